@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use recado_core::reason::clip;
-use recado_engine::accounts;
+use recado_engine::notify::accounts;
 use recado_wire::accounts::{Account, AccountList, AccountQuery};
 use recado_wire::{Code, Problem};
 
@@ -38,7 +38,7 @@ pub(crate) async fn list(
     Asked(query): Asked<AccountQuery>,
 ) -> Result<Response, Refused> {
     let company = query.company_id.as_ref().map(|company| company.as_str());
-    let items = api.engine().accounts().list(company).iter().map(|account| view(account)).collect();
+    let items = api.engine().notifier.accounts.list(company).iter().map(|account| view(account)).collect();
     Ok(answer::ok(&AccountList { items }))
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn clear(
     TwoSegments(provider, company): TwoSegments,
     Actor(actor): Actor,
 ) -> Result<Response, Refused> {
-    if api.engine().clear_account(&provider, &company, &actor).await? {
+    if api.engine().notifier.clear_account(&provider, &company, &actor).await? {
         return Ok(answer::done());
     }
     let [provider, company] = [&provider, &company].map(|name| clip(name, NAME_SHOWN_MAX_BYTES));

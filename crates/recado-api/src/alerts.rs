@@ -22,8 +22,8 @@ use crate::state::ApiState;
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Response {
     let engine = api.engine();
     answer::ok(&AlertList {
-        items: engine.firing().into_iter().map(alert).collect(),
-        rules: engine.alert_rules().iter().map(rule).collect(),
+        items: engine.alerts.firing().into_iter().map(alert).collect(),
+        rules: engine.alerts.rules().iter().map(rule).collect(),
     })
 }
 

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use recado_engine::EngineError;
-use recado_engine::trail::TrailError;
+use recado_engine::TrailError;
 use recado_store::StoreError;
 use recado_wire::problem::PROBLEM_JSON;
 use recado_wire::read::NotJson;

@@ -13,7 +13,7 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use recado_engine::archive::Imported;
+use recado_engine::dlq::archive::Imported;
 use recado_store::PageRequest;
 use recado_wire::archive::{
     CSV, ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportItem, ImportResult,
@@ -22,7 +22,7 @@ use recado_wire::dlq::{DeadLetter, DeadLetterFilter};
 use recado_wire::{Code, NDJSON, Problem};
 
 use crate::answer::Refused;
-use crate::answers::Reader;
+use crate::answer_memory::Reader;
 use crate::batch;
 use crate::body::{self, Format};
 use crate::csv;
@@ -53,7 +53,7 @@ pub(crate) async fn export(
     let format = query.format.unwrap_or_default();
     let filter = wanted(query.filter);
     let name = if format == ExportFormat::Csv { "CSV" } else { "NDJSON" };
-    api.engine().record_letters_export(&filter, name, &actor).await?;
+    api.engine().audit.record_letters_export(&filter, name, &actor).await?;
     let mut export = Export { api, reader, filter, format, before: None, over: false };
     // The first page before the answer: a store that cannot answer is a problem and not a torn file.
     let head = if format == ExportFormat::Csv { csv::head() } else { String::new() };
@@ -100,7 +100,7 @@ impl Export {
             match self.format {
                 ExportFormat::Csv => csv::row(&DeadLetter::from(entry), &mut written),
                 ExportFormat::Ndjson => {
-                    if let Some(line) = self.api.engine().exported(&entry).await? {
+                    if let Some(line) = self.api.engine().dlq.exported(&entry).await? {
                         written.push_str(&line);
                         written.push('\n');
                     }
@@ -129,7 +129,7 @@ pub(crate) async fn import(
     let lines = batch::split(Format::Ndjson, &received.bytes, IMPORT_LINES_MAX)?;
     // A line that is not UTF-8 is not JSON either, and is told so.
     let lines: Vec<&str> = lines.into_iter().map(|line| std::str::from_utf8(line).unwrap_or("?")).collect();
-    let answers = api.engine().import_dead_letters(&lines, Some(&actor)).await?;
+    let answers = api.engine().dlq.import_dead_letters(&lines, Some(&actor)).await?;
     let mut answer =
         ImportAnswer { imported: 0, known: 0, refused: 0, items: Vec::with_capacity(answers.len()) };
     for (index, imported) in (0..).zip(answers) {

@@ -4,14 +4,14 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_audit::{Identity, Order, Query, Subject};
 use recado_core::words::counted;
-use recado_engine::trail::{Erasing, ErasureOrder, Found, Place};
+use recado_engine::audit::{Erasing, ErasureOrder, TrailPlace, TrailRecord};
 use recado_wire::audit::{
     Archived, AuditItem, AuditList, AuditOrder, AuditQuery, AuditSubject, ErasureDone, ErasureRequest,
 };
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem, read};
 
 use crate::answer::{self, Refused};
-use crate::answers::Room;
+use crate::answer_memory::Room;
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked};
@@ -56,7 +56,7 @@ pub(crate) async fn list(
     loop {
         // A record's steps stay together: as many records as fit however many steps each has.
         let records = (limit.saturating_sub(items.len()) / STEPS_MAX).max(1);
-        let page = api.engine().search_trail(Query { limit: records, ..query.clone() }, place).await?;
+        let page = api.engine().audit.search(Query { limit: records, ..query.clone() }, place).await?;
         for found in &page.found {
             let mut steps = steps(found);
             if newest_first {
@@ -70,7 +70,7 @@ pub(crate) async fn list(
         }
     }
     if !items.is_empty() {
-        api.engine().record_person_read(&query, &actor).await?;
+        api.engine().audit.record_person_read(&query, &actor).await?;
     }
     let next_cursor = place.and_then(|place| serde_json::to_string(&(newest_first, place)).ok());
     let next_cursor = next_cursor.map(|place| cursor::write_name(List::Audit, &place));
@@ -78,15 +78,15 @@ pub(crate) async fn list(
 }
 
 /// The end of the page before. A walk goes on in the direction that it began in.
-fn read_place(cursor: Option<&str>, newest_first: bool) -> Result<Option<Place>, Refused> {
+fn read_place(cursor: Option<&str>, newest_first: bool) -> Result<Option<TrailPlace>, Refused> {
     let Some(text) = cursor::read_name(List::Audit, cursor)? else { return Ok(None) };
-    match serde_json::from_str::<(bool, Place)>(&text) {
+    match serde_json::from_str::<(bool, TrailPlace)>(&text) {
         Ok((direction, place)) if direction == newest_first => Ok(Some(place)),
         _ => Err(cursor::not_a_cursor()),
     }
 }
 
-fn steps(found: &Found) -> Vec<AuditItem> {
+fn steps(found: &TrailRecord) -> Vec<AuditItem> {
     let archived = found.seal.as_ref().map(|seal| Archived {
         sequence: seal.sequence,
         recorded_at: seal.recorded_at,
@@ -120,7 +120,7 @@ pub(crate) async fn erase(
         with_jobs: request.with_jobs,
     };
     let refused = |detail: String| Err(Refused::new(Code::Conflict, detail));
-    match api.engine().erase(order).await? {
+    match api.engine().audit.erase(order).await? {
         Erasing::Done(erased) => Ok(answer::ok(&ErasureDone {
             records: erased.records,
             recorded_as: erased.recorded_as,

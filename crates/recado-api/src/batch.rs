@@ -13,7 +13,7 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::answer::Refused;
-use crate::answers::Reader;
+use crate::answer_memory::Reader;
 use crate::body::{self, Format, Received};
 use crate::extract;
 use crate::jobs::{read_submission, show_refusal};
@@ -71,7 +71,7 @@ async fn take_in(
     for item in split(format, &received.bytes, BATCH_JOBS_MAX)? {
         places.push(read_item(&api, item, heard).map(|submission| submissions.push(submission)));
     }
-    let mut answers = api.engine().submit(submissions).await?.into_iter();
+    let mut answers = api.engine().intake.submit(submissions).await?.into_iter();
     let mut answer = BatchAnswer {
         accepted: 0,
         duplicates: 0,

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::DeadLetter;
 use recado_core::reason::clip;
-use recado_engine::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
+use recado_engine::dlq::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
 use recado_wire::bulk::{
     Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkRequest, BulkSample, BulkState, Canary,
     CanaryState,
@@ -14,7 +14,7 @@ use recado_wire::dlq::DeadLetterFilter;
 use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
-use crate::answers::Room;
+use crate::answer_memory::Room;
 use crate::body;
 use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
@@ -76,7 +76,7 @@ async fn begin(
     let words = asked.words().map(Into::into);
     let filter = chosen(asked.filter);
     if asked.dry_run == Some(true) {
-        let (total, sample) = api.engine().choose(&filter, SAMPLE_ENTRIES).await?;
+        let (total, sample) = api.engine().dlq.choose(&filter, SAMPLE_ENTRIES).await?;
         let sample = sample.into_iter().map(shown_sample).collect();
         return Ok(answer::ok(&BulkCount { act: shown_act(act), dry_run: true, total, sample }));
     }
@@ -96,7 +96,7 @@ async fn begin(
         words,
         actor: Some(actor.into()),
     };
-    match api.engine().start_bulk(order).await? {
+    match api.engine().dlq.start_bulk(order).await? {
         Ok(bulk) => Ok(answer::json(StatusCode::ACCEPTED, &shown(bulk))),
         Err(TooMany) => {
             let detail = format!(
@@ -117,7 +117,7 @@ pub(crate) async fn list(
     Asked(()): Asked<()>,
     room: Room,
 ) -> Result<Response, Refused> {
-    let items = api.engine().bulks().await?.into_iter().map(shown).collect();
+    let items = api.engine().dlq.bulks().await?.into_iter().map(shown).collect();
     Ok(room.ok(&BulkList { items }))
 }
 
@@ -135,7 +135,7 @@ pub(crate) async fn show(
     Segment(id): Segment,
     Asked(()): Asked<()>,
 ) -> Result<Response, Refused> {
-    let bulk = api.engine().bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
+    let bulk = api.engine().dlq.bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
     Ok(answer::ok(&shown(bulk)))
 }
 
@@ -154,7 +154,7 @@ pub(crate) async fn stop(
     Segment(id): Segment,
     Actor(actor): Actor,
 ) -> Result<Response, Refused> {
-    let bulk = api.engine().stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
+    let bulk = api.engine().dlq.stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
     Ok(answer::ok(&shown(bulk)))
 }
 

@@ -6,13 +6,13 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_core::Failure;
 use recado_engine::Submission;
-use recado_engine::calls::{Call, CallRefused, Called};
+use recado_engine::attempt::calls::{Call, CallRefused, Called};
 use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
 use recado_wire::read::{self, FAULTS_MAX, Faults};
 use recado_wire::{Code, FieldFault, Problem};
 
 use crate::answer::Refused;
-use crate::answers::Reader;
+use crate::answer_memory::Reader;
 use crate::body;
 use crate::extract;
 use crate::openapi::CallProblems;
@@ -37,7 +37,7 @@ pub(crate) async fn call(
     let mut call = read_call(&api, received.text()?)?;
     call.traceparent = call.traceparent.or(heard);
     drop(received);
-    match api.engine().call(call).await? {
+    match api.engine().attempts.call(call).await? {
         // The provider was asked: a refusal would only have it asked again.
         Ok(called) => show(called, |answer| reader.ok(&api, answer)),
         Err(CallRefused::Route(why)) => Err(Refused::invalid_at("/route", why)),
@@ -55,7 +55,7 @@ pub(crate) async fn call(
 fn read_call(api: &ApiState, json: &str) -> Result<Call, Refused> {
     let asked = read::body::<CallRequest>(json)?;
     let (request, mut faults) = (asked.value, asked.faults);
-    match recado_engine::accept::company(&request.company_id) {
+    match recado_engine::notify::notices::caller_company(&request.company_id) {
         Ok(company_id) if faults.is_empty() => Ok(Call {
             route: request.route,
             company_id,
@@ -86,7 +86,7 @@ fn note_the_rest(api: &ApiState, request: CallRequest, faults: &mut Faults) {
         ttl: None,
         priority: None,
     };
-    for (pointer, message) in api.engine().faults_of(job) {
+    for (pointer, message) in api.engine().intake.faults_of(job) {
         faults.note_at(pointer, message);
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use recado_core::claim::SubmissionFailure;
+use recado_core::tiss_decision::SubmissionFailure;
 use recado_wire::decisions::{Decision, DecisionRequest, ROUTE_DEFAULT};
 use recado_wire::read::{self, suggest};
 
@@ -36,7 +36,7 @@ pub(crate) async fn decide(State(api): State<ApiState>, request: Request) -> Res
         submission_error: &request.submission_error,
         retry_count: request.retry_count.unwrap_or(0),
     };
-    match api.engine().decide_claim(&failure).await? {
+    match api.engine().tiss.decide_claim(&failure).await? {
         Some(decision) => Ok(answer::ok(&Decision::from(decision))),
         None => Err(Refused::invalid_at("/route", "is not a route here")),
     }

@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::{Damage, DeadLetterState, JobId, Status};
-use recado_engine::operate::Replay;
+use recado_engine::dlq::operator::Replay;
 use recado_store::PageRequest;
 use recado_wire::dlq::{
     DeadLetter, DeadLetterFilter, DeadLetterGroup, DeadLetterList, DeadLetterQuery, DeadLetterStats,
@@ -16,7 +16,7 @@ use recado_wire::read::FAULTS_MAX;
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
-use crate::answers::{ItemRoom, Room};
+use crate::answer_memory::{ItemRoom, Room};
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Id};
@@ -25,7 +25,7 @@ use crate::state::ApiState;
 
 /// The refusal for a missing entry: its place, if it was archived.
 async fn no_such_entry(api: &ApiState, id: &JobId) -> Refused {
-    let detail = match api.engine().archived(id).await {
+    let detail = match api.engine().dlq.archived(id).await {
         Ok(Some(archived)) => {
             let Archived { at, place, bring_back } = show_archived(archived);
             format!(
@@ -39,8 +39,8 @@ async fn no_such_entry(api: &ApiState, id: &JobId) -> Refused {
     Refused::new(Code::NotFound, detail)
 }
 
-pub(crate) fn show_archived(archived: recado_engine::archive::Archived) -> Archived {
-    let recado_engine::archive::Archived { at, place } = archived;
+pub(crate) fn show_archived(archived: recado_engine::dlq::archive::Archived) -> Archived {
+    let recado_engine::dlq::archive::Archived { at, place } = archived;
     Archived { at, bring_back: format!("recado dlq import {place}"), place }
 }
 
@@ -76,7 +76,7 @@ pub(crate) async fn list(
     let page = api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit }).await?;
     if !page.items.is_empty() {
         let shown = PageRequest { before, limit: page.items.len() };
-        api.engine().record_letters_read(&filter, shown, &actor).await?;
+        api.engine().audit.record_letters_read(&filter, shown, &actor).await?;
     }
     let next_cursor = page.next.map(|place| cursor::write(List::DeadLetters, place));
     let items = page.items.into_iter().map(DeadLetter::from).collect();
@@ -113,7 +113,7 @@ pub(crate) async fn stats(
         count: group.count,
         example_reason: group.example_reason,
     };
-    let hours = api.engine().entries_per_hour().await?.into_iter();
+    let hours = api.engine().dlq.rate.entries_per_hour().await?.into_iter();
     let per_hour = hours.map(|(hour, count)| DeadLettersInHour { hour, count }).collect();
     let items = groups.into_iter().map(show).collect();
     Ok(answer::ok(&DeadLetterStats { by, total, items, per_hour }))
@@ -138,7 +138,7 @@ pub(crate) async fn show(
 ) -> Result<Response, Refused> {
     match api.engine().store().dead_letter(&id).await? {
         Some(entry) => {
-            api.engine().record_letter_read(&entry, &actor).await?;
+            api.engine().audit.record_letter_read(&entry, &actor).await?;
             Ok(room.ok(&DeadLetter::from(entry)))
         }
         None => Err(no_such_entry(&api, &id).await),
@@ -170,8 +170,8 @@ pub(crate) async fn replay(
     let wants_original = asked.original == Some(true);
     let wants_data = wants_original || asked.data.is_some();
     let replay = match wants_original {
-        true => api.engine().replay_original(&id, note, Some(&actor)).await?,
-        false => api.engine().replay(&id, asked.data, note, Some(&actor)).await?,
+        true => api.engine().dlq.replay_original(&id, note, Some(&actor)).await?,
+        false => api.engine().dlq.replay(&id, asked.data, note, Some(&actor)).await?,
     };
     let status = match replay {
         Replay::Started => StatusCode::ACCEPTED,
@@ -220,7 +220,7 @@ pub(crate) async fn discard(
     request: Request,
 ) -> Result<Response, Refused> {
     let asked: DiscardRequest = body::json(&api, request).await?.read()?;
-    match api.engine().discard(&id, asked.reason.trim(), Some(&actor)).await? {
+    match api.engine().dlq.discard(&id, asked.reason.trim(), Some(&actor)).await? {
         recado_store::Discarded::Done => Ok(answer::ok(&Discarded { job_id: id, status: Status::Discarded })),
         recado_store::Discarded::Replaying => {
             let detail = format!("dead letter `{id}` is being replayed; cancel the job or let it end");

@@ -4,8 +4,8 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::reason::clip;
-use recado_engine::endpoints::manage::{self, Draft, Tested, is_yes};
-use recado_engine::endpoints::{self, EndpointError};
+use recado_engine::endpoint_admin::{self, EndpointDraft, Tested, is_yes};
+use recado_engine::notify::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
 };
@@ -50,23 +50,25 @@ fn no_such_endpoint(id: &str) -> Refused {
     Refused::new(Code::NotFound, format!("there is no endpoint `{}`", clip(id, ID_SHOWN_MAX_BYTES)))
 }
 
-fn refused(refusal: manage::Refused, id: &str) -> Refused {
+fn refused(refusal: endpoint_admin::EndpointRefusal, id: &str) -> Refused {
     match refusal {
-        manage::Refused::Invalid(faults) => {
+        endpoint_admin::EndpointRefusal::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
             Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
-        manage::Refused::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
-        manage::Refused::Endpoint(EndpointError::Store(error)) => error.into(),
-        manage::Refused::Endpoint(error @ EndpointError::TooMany) => {
+        endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
+        endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Store(error)) => error.into(),
+        endpoint_admin::EndpointRefusal::Endpoint(error @ EndpointError::TooMany) => {
             Refused::new(Code::Conflict, error.to_string())
         }
-        manage::Refused::Endpoint(error @ EndpointError::Contended) => Refused::again_soon(error.to_string()),
-        manage::Refused::NoCarrier => {
-            Refused::invalid_at("", format!("is of no use: {}", manage::Refused::NoCarrier))
+        endpoint_admin::EndpointRefusal::Endpoint(error @ EndpointError::Contended) => {
+            Refused::again_soon(error.to_string())
         }
-        manage::Refused::NoRandomness => {
-            Refused::new(Code::Internal, manage::Refused::NoRandomness.to_string())
+        endpoint_admin::EndpointRefusal::NoCarrier => {
+            Refused::invalid_at("", format!("is of no use: {}", endpoint_admin::EndpointRefusal::NoCarrier))
+        }
+        endpoint_admin::EndpointRefusal::NoRandomness => {
+            Refused::new(Code::Internal, endpoint_admin::EndpointRefusal::NoRandomness.to_string())
         }
     }
 }
@@ -87,7 +89,7 @@ pub(crate) async fn add(
     request: Request,
 ) -> Result<Response, Refused> {
     let asked: EndpointRequest = body::json(&api, request).await?.read()?;
-    let draft = Draft {
+    let draft = EndpointDraft {
         company_id: asked.company_id,
         url: asked.url,
         description: asked.description,
@@ -95,7 +97,8 @@ pub(crate) async fn add(
         secret: asked.secret.map(|secret| secret.reveal().to_owned()),
         enabled: None,
     };
-    let endpoint = api.engine().add_endpoint(draft, &actor).await.map_err(|refusal| refused(refusal, ""))?;
+    let endpoint =
+        api.engine().endpoint_admin.add(draft, &actor).await.map_err(|refusal| refused(refusal, ""))?;
     Ok(answer::json(StatusCode::CREATED, &view_with_secret(&api, &endpoint)))
 }
 
@@ -111,7 +114,7 @@ pub(crate) async fn list(
     let after = cursor::read_name(List::Endpoints, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let company = query.company_id.as_ref().map(|company| company.as_str());
-    let found = api.engine().endpoints().list(company, after.as_deref(), limit + 1);
+    let found = api.engine().notifier.endpoints.list(company, after.as_deref(), limit + 1);
     let items: Vec<_> = found.iter().take(limit).map(|endpoint| view(&api, endpoint)).collect();
     let last = items.last().filter(|_| found.len() > limit);
     let next_cursor = last.map(|last| cursor::write_name(List::Endpoints, &last.id));
@@ -132,7 +135,7 @@ pub(crate) async fn show(
     Segment(id): Segment,
     Asked(()): Asked<()>,
 ) -> Result<Response, Refused> {
-    match api.engine().endpoints().get(&id) {
+    match api.engine().notifier.endpoints.get(&id) {
         Some(endpoint) => Ok(answer::ok(&view(&api, &endpoint))),
         None => Err(no_such_endpoint(&id)),
     }
@@ -157,7 +160,7 @@ pub(crate) async fn change(
 ) -> Result<Response, Refused> {
     let asked: EndpointChange = body::json(&api, request).await?.read()?;
     let rotates = asked.secret.is_some();
-    let draft = Draft {
+    let draft = EndpointDraft {
         company_id: None,
         url: asked.url,
         description: asked.description,
@@ -165,7 +168,7 @@ pub(crate) async fn change(
         secret: asked.secret.map(|secret| secret.reveal().to_owned()),
         enabled: asked.enabled,
     };
-    let changed = api.engine().change_endpoint(&id, draft, &actor).await;
+    let changed = api.engine().endpoint_admin.change(&id, draft, &actor).await;
     let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
     let shown = if rotates { view_with_secret(&api, &endpoint) } else { view(&api, &endpoint) };
     Ok(answer::ok(&shown))
@@ -186,7 +189,7 @@ pub(crate) async fn remove(
     Segment(id): Segment,
     Actor(actor): Actor,
 ) -> Result<Response, Refused> {
-    api.engine().remove_endpoint(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
+    api.engine().endpoint_admin.remove(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
     Ok(answer::done())
 }
 
@@ -205,8 +208,8 @@ pub(crate) async fn enable(
     Segment(id): Segment,
     Actor(actor): Actor,
 ) -> Result<Response, Refused> {
-    let draft = Draft { enabled: Some(true), ..Draft::default() };
-    let changed = api.engine().change_endpoint(&id, draft, &actor).await;
+    let draft = EndpointDraft { enabled: Some(true), ..EndpointDraft::default() };
+    let changed = api.engine().endpoint_admin.change(&id, draft, &actor).await;
     let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
     Ok(answer::ok(&view(&api, &endpoint)))
 }
@@ -226,7 +229,8 @@ pub(crate) async fn test(
     Segment(id): Segment,
     Actor(actor): Actor,
 ) -> Result<Response, Refused> {
-    let tested = api.engine().test_endpoint(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
+    let tested =
+        api.engine().endpoint_admin.test(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
     Ok(answer::ok(&show_tested(tested)))
 }
 
@@ -261,12 +265,16 @@ mod tests {
     #[test]
     fn a_refusal_says_whether_the_same_again_may_work() {
         let rows = [
-            (manage::Refused::Endpoint(EndpointError::Unknown), 404, false),
-            (manage::Refused::Endpoint(EndpointError::TooMany), 409, false),
-            (manage::Refused::Endpoint(EndpointError::Contended), 503, true),
-            (manage::Refused::Endpoint(StoreError::Unavailable("x".to_owned()).into()), 503, true),
-            (manage::Refused::NoCarrier, 422, false),
-            (manage::Refused::NoRandomness, 500, false),
+            (endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Unknown), 404, false),
+            (endpoint_admin::EndpointRefusal::Endpoint(EndpointError::TooMany), 409, false),
+            (endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Contended), 503, true),
+            (
+                endpoint_admin::EndpointRefusal::Endpoint(StoreError::Unavailable("x".to_owned()).into()),
+                503,
+                true,
+            ),
+            (endpoint_admin::EndpointRefusal::NoCarrier, 422, false),
+            (endpoint_admin::EndpointRefusal::NoRandomness, 500, false),
         ];
         for (refusal, status, again) in rows {
             let words = refusal.to_string();

@@ -61,7 +61,7 @@ pub(crate) async fn listen(
     };
     let last_heard = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
     let last_heard = last_heard.filter(|id| !id.is_empty()).or(wanted.last_event_id.as_deref());
-    let listening = api.engine().events().listen(last_heard);
+    let listening = api.engine().notifier.events.listen(last_heard);
     let gap = listening.gap.then(|| {
         let reason = "some events after the last one that you heard are no longer kept".to_owned();
         gap(Gap { reason, missed: None })

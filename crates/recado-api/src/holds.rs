@@ -45,7 +45,7 @@ pub(crate) async fn list(
     let after = cursor::read_name(List::Holds, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let is_later = |hold: &OutsideHold| after.as_deref().is_none_or(|after| *hold.place() > *after);
-    let mut later = api.engine().outside_holds().into_iter().filter(is_later);
+    let mut later = api.engine().gate.outside_holds().into_iter().filter(is_later);
     let page: Vec<_> = later.by_ref().take(limit).collect();
     let last = page.last().filter(|_| later.next().is_some());
     let next_cursor = last.map(|last| cursor::write_name(List::Holds, &last.place()));
@@ -70,7 +70,7 @@ pub(crate) async fn lift(
     request: Request,
 ) -> Result<Response, Refused> {
     let reason = why(&api, request).await?;
-    match api.engine().lift_hold(&id, reason.as_deref(), Some(&actor)).await? {
+    match api.engine().gate.lift_hold(&id, reason.as_deref(), Some(&actor)).await? {
         Some(hold) => Ok(answer::ok(&show(hold))),
         None => {
             let id = clip(&id, ID_SHOWN_MAX_BYTES);

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use recado_audit::Query;
 use recado_core::{Status, Timestamp, TraceParent};
-use recado_engine::{Accepted, Refusal, Submission};
+use recado_engine::{Accepted, Submission, SubmitRefusal};
 use recado_store::{Cancelled, Durability, JobFilter, PageRequest};
 use recado_wire::audit::AuditTrail;
 use recado_wire::jobs::{
@@ -17,7 +17,7 @@ use recado_wire::read::{self, FAULTS_MAX};
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
-use crate::answers::{ItemRoom, Room};
+use crate::answer_memory::{ItemRoom, Room};
 use crate::body;
 use crate::cursor::{self, List};
 use crate::dlq::show_archived;
@@ -47,7 +47,7 @@ pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Re
     let heard = extract::traceparent(request.headers());
     let received = body::json(&api, request).await?;
     let submission = read_submission(&api, received.text()?, heard)?;
-    let answer = api.engine().submit(vec![submission]).await?.pop();
+    let answer = api.engine().intake.submit(vec![submission]).await?.pop();
     match answer {
         Some(Ok(accepted)) => Ok(show_accepted(&accepted, api.engine().store().durability())),
         Some(Err(refusal)) => Err(show_refusal(refusal)),
@@ -68,7 +68,7 @@ pub(crate) fn read_submission(
     if faults.is_empty() {
         return Ok(submission);
     }
-    for (pointer, message) in api.engine().faults_of(submission) {
+    for (pointer, message) in api.engine().intake.faults_of(submission) {
         faults.note_at(pointer, message);
     }
     Err(faults.into_vec().into())
@@ -112,14 +112,14 @@ fn show_accepted(accepted: &Accepted, durability: Durability) -> Response {
     answer::written(status, json)
 }
 
-pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
+pub(crate) fn show_refusal(refusal: SubmitRefusal) -> Refused {
     match refusal {
-        Refusal::Invalid(faults) => {
+        SubmitRefusal::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
             Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
-        Refusal::NotStored(error) => error.into(),
-        Refusal::Conflict { job_id } => Refused::new(
+        SubmitRefusal::NotStored(error) => error.into(),
+        SubmitRefusal::Conflict { job_id } => Refused::new(
             Code::Conflict,
             format!("job `{job_id}` exists and asks for something else; use another jobId"),
         ),
@@ -155,21 +155,21 @@ pub(crate) async fn show(
         _ => Some(found.job.data.clone()),
     };
     let archived = match found.status {
-        Status::Discarded => api.engine().archived(&id).await?.map(show_archived),
+        Status::Discarded => api.engine().dlq.archived(&id).await?.map(show_archived),
         _ => None,
     };
     if data.is_some() {
-        api.engine().record_payload_read(&found.job, &actor).await?;
+        api.engine().audit.record_payload_read(&found.job, &actor).await?;
     }
     Ok(room.ok(&JobView { data, archived, ..view(&api, found, now) }))
 }
 
 /// The reason why due jobs are not on their way.
 pub(crate) fn why_due_and_waiting(api: &ApiState, route: &str, company: &str) -> WaitingFor {
-    if let Some(why) = api.engine().why_undeliverable(route) {
+    if let Some(why) = api.engine().routes().why_undeliverable(route) {
         return WaitingFor::Route { why };
     }
-    api.engine().hold(route, company).map_or(WaitingFor::Turn, waiting_for)
+    api.engine().gate.hold(route, company).map_or(WaitingFor::Turn, waiting_for)
 }
 
 /// A job as lists show it.
@@ -177,9 +177,9 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
     let job = found.job;
     let waits =
         matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
-    let receiver_hold = waits.then(|| api.engine().receiver_hold(&job)).flatten();
+    let receiver_hold = waits.then(|| api.engine().gate.receiver_hold(&job)).flatten();
     let held_until = receiver_hold.as_ref().and_then(|hold| hold.until);
-    let held = receiver_hold.or_else(|| waits.then(|| api.engine().hold_by_pin(&job)).flatten());
+    let held = receiver_hold.or_else(|| waits.then(|| api.engine().gate.hold_by_pin(&job)).flatten());
     let waiting_for = waits.then(|| match (held, job.due_at > now, found.status) {
         (Some(held), ..) => waiting_for(held),
         (None, true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
@@ -224,7 +224,7 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         answer: found.answer,
         held_by: found
             .held_by
-            .map(|(worker_id, until)| HeldBy { worker_id, until: api.engine().wall_time_of(until) }),
+            .map(|(worker_id, until)| HeldBy { worker_id, until: api.engine().attempts.wall_time_of(until) }),
         archived: None,
         data: None,
     }
@@ -275,7 +275,7 @@ pub(crate) async fn list(
             company: filter.company.map(|company| company.as_str().into()),
             ..Query::default()
         };
-        api.engine().record_person_read(&person, &actor).await?;
+        api.engine().audit.record_person_read(&person, &actor).await?;
     }
     let next_cursor = before.map(|place| cursor::write(List::Jobs, place));
     Ok(room.ok(&JobList { items, next_cursor }))
@@ -298,7 +298,7 @@ pub(crate) async fn cancel(
     Actor(actor): Actor,
 ) -> Result<Response, Refused> {
     let engine = api.engine();
-    match engine.cancel(&id, Some(&actor)).await? {
+    match engine.dlq.cancel(&id, Some(&actor)).await? {
         Cancelled::Done => {
             // A replay that is called off is a dead letter again.
             let found = engine.store().job(&id, engine.now()).await?;
@@ -332,10 +332,10 @@ pub(crate) async fn audit(
     Asked(()): Asked<()>,
     room: Room,
 ) -> Result<Response, Refused> {
-    match api.engine().job_trail(&id).await? {
+    match api.engine().audit.job_trail(&id).await? {
         Some(records) => {
             let person = Query { job: Some(id.as_str().into()), ..Query::default() };
-            api.engine().record_person_read(&person, &actor).await?;
+            api.engine().audit.record_person_read(&person, &actor).await?;
             Ok(room.ok(&AuditTrail::of(&records)))
         }
         None => Err(Refused::no_such_job(id.as_str())),

@@ -36,7 +36,7 @@ pub(crate) async fn show(
     let window_ms = query.window_ms.unwrap_or(WINDOW_DEFAULT_MS);
     let window = Duration::from_millis(window_ms);
     let route = query.route.as_ref().map(RouteName::as_str);
-    let Some(kpis) = engine.kpis(route, window) else {
+    let Some(kpis) = engine.metrics.kpis(route, window) else {
         let known = engine.routes().names().join(", ");
         let route = route.unwrap_or_default();
         return Err(Refused::new(
@@ -45,7 +45,7 @@ pub(crate) async fn show(
         ));
     };
     let rates = kpis.by_attempt.into_iter();
-    let since = engine.started_at().max(before(engine.now(), window_ms));
+    let since = engine.metrics.started_at().max(before(engine.now(), window_ms));
     let course_part_ms = millis(kpis.course.part);
     let is_counted = |part: &recado_observe::kpis::CoursePart| part.at.plus(kpis.course.part) > since;
     Ok(answer::ok(&Kpis {
@@ -63,7 +63,7 @@ pub(crate) async fn show(
         by_attempt: rates
             .map(|rate| AttemptRate { attempt: rate.attempt, ended: rate.ended, sent: rate.sent })
             .collect(),
-        dead_letters: flow(engine.dead_letter_flow(window)),
+        dead_letters: flow(engine.metrics.dead_letter_flow(window)),
         course_part_ms,
         course: kpis.course.parts.iter().filter(|part| is_counted(part)).map(course_part).collect(),
         by_route: kpis.by_route.into_iter().map(route_flow).collect(),

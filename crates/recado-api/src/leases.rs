@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_core::{LeaseToken, RouteName};
-use recado_engine::workers::{self, Report, Reported};
+use recado_engine::attempt::worker_leases::{self, Report, Reported};
 use recado_wire::leases::{
     ExtendRequest, FailRequest, LEASE_DEFAULT_MS, LeaseExtended, LeaseRequest, LeaseSettled, Leases,
     SettleAnswer, SettleItem, SettleRequest, SucceedRequest,
@@ -15,7 +15,7 @@ use recado_wire::read::{self, Faults};
 use recado_wire::{Code, Problem, SETTLE_REPORTS_MAX};
 
 use crate::answer::{self, Refused};
-use crate::answers::Reader;
+use crate::answer_memory::Reader;
 use crate::batch::split;
 use crate::body::{self, Format};
 use crate::extract::Token;
@@ -41,7 +41,7 @@ pub(crate) async fn lease(
         return Err(faults.into_vec().into());
     }
     let leases = tokio::select! {
-        leases = api.engine().lease(&wanted) => leases?,
+        leases = api.engine().attempts.lease(&wanted) => leases?,
         // A waiting request would keep the server from stopping.
         () = api.closing().cancelled() => Vec::new(),
     };
@@ -49,15 +49,15 @@ pub(crate) async fn lease(
     Ok(reader.ok(&api, &Leases { leases: leases.into_iter().map(Into::into).collect() }))
 }
 
-fn wanted(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> workers::LeaseRequest {
+fn wanted(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> worker_leases::LeaseRequest {
     // A name that cannot be one is unknown like any other.
     let mut routes: Vec<_> = asked.routes.into_iter().map(RouteName::trusted).collect();
-    for (index, message) in api.engine().check_worker_routes(&routes) {
+    for (index, message) in api.engine().attempts.check_worker_routes(&routes) {
         faults.note_at(format!("/routes/{index}"), message);
     }
     let mut seen = HashSet::new();
     routes.retain(|name| seen.insert(name.clone()));
-    workers::LeaseRequest {
+    worker_leases::LeaseRequest {
         routes,
         max: asked.max.unwrap_or(1) as usize,
         wait: Duration::from_millis(asked.wait_ms.unwrap_or(0)),
@@ -120,7 +120,7 @@ fn failed(said: FailRequest) -> Report {
 }
 
 async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Response, Refused> {
-    match api.engine().report(vec![(token, report)]).await?.pop() {
+    match api.engine().attempts.report(vec![(token, report)]).await?.pop() {
         Some(Reported::Done) => {
             Ok(answer::ok(&LeaseSettled { lease_token: token.to_string(), settled: true }))
         }
@@ -145,7 +145,7 @@ pub(crate) async fn extend(
     request: Request,
 ) -> Result<Response, Refused> {
     let asked: ExtendRequest = body::json(&api, request).await?.read()?;
-    match api.engine().extend(token, Duration::from_millis(asked.lease_ms)).await? {
+    match api.engine().attempts.extend(token, Duration::from_millis(asked.lease_ms)).await? {
         Some(expires_at) => Ok(answer::ok(&LeaseExtended { lease_token: token.to_string(), expires_at })),
         None => Err(Refused::stale()),
     }
@@ -173,7 +173,7 @@ pub(crate) async fn settle(
             token
         }));
     }
-    let mut reported = api.engine().report(reports).await?.into_iter();
+    let mut reported = api.engine().attempts.report(reports).await?.into_iter();
     let mut answer = SettleAnswer { settled: 0, refused: 0, items: Vec::with_capacity(places.len()) };
     for (index, place) in (0..).zip(places) {
         let lease_token = place.as_ref().ok().map(LeaseToken::to_string);

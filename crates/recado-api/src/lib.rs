@@ -11,8 +11,8 @@
 //! | [`dashboard`] | the pages that people work in |
 //! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
-//! | [`answers`] | bounds the memory of answers that wait for their readers |
-//! | [`acts`] | lets an act end when its caller has hung up |
+//! | [`answer_memory`] | bounds the memory of answers that wait for their readers |
+//! | [`detached_acts`] | lets an act end when its caller has hung up |
 //! | [`cursor`] | places in a list |
 //! | [`openapi`] [`document`] | the document that describes all of it, written from the code |
 //!
@@ -22,10 +22,9 @@
 //! Deliberately absent: TLS, sessions and rate limits of callers with a token (a proxy's work), and payloads in logs.
 
 mod accounts;
-mod acts;
 mod alerts;
 mod answer;
-mod answers;
+mod answer_memory;
 mod archive;
 mod audit;
 mod batch;
@@ -38,6 +37,7 @@ mod csv;
 mod cursor;
 mod dashboard;
 mod decisions;
+mod detached_acts;
 mod dlq;
 mod document;
 mod endpoints;
@@ -146,7 +146,7 @@ pub fn router(state: ApiState) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(state)
-        .layer(axum::middleware::from_fn(acts::finish))
+        .layer(axum::middleware::from_fn(detached_acts::finish))
         .layer(gate)
         // Outside the gate: what it turns away is an answer, too.
         .layer(counted)

@@ -24,7 +24,7 @@ use crate::state::ApiState;
     responses((status = 200, body = String, content_type = "text/plain"), ReadProblems)
 )]
 pub(crate) async fn metrics(State(api): State<ApiState>) -> Response {
-    let page = api.engine().metrics().await;
+    let page = api.engine().gauges.prometheus().await;
     ([(CONTENT_TYPE, HeaderValue::from_static(recado_observe::CONTENT_TYPE))], page).into_response()
 }
 
@@ -89,7 +89,7 @@ impl<F: Future<Output = Result<Response, Infallible>>> Future for Answering<F> {
         let this = self.project();
         let Ok(mut response) = ready!(this.answering.poll(cx));
         answer::protect(response.headers_mut());
-        this.api.engine().note(&Fact::Served {
+        this.api.engine().metrics.record(&Fact::Served {
             method: this.method.as_str(),
             path: this.path.as_ref().map_or(OTHER, MatchedPath::as_str),
             status: response.status().as_u16(),

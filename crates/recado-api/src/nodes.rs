@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use recado_engine::nodes::Health;
+use recado_engine::duties::nodes::Health;
 use recado_wire::nodes::{Node, NodeHealth, NodeList};
 
 use crate::answer::{self, Refused};
@@ -16,11 +16,11 @@ use crate::state::ApiState;
     responses((status = 200, body = NodeList), ReadProblems)
 )]
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
-    let items = api.engine().nodes().await?.into_iter().map(show).collect();
+    let items = api.engine().nodes.list().await?.into_iter().map(show).collect();
     Ok(answer::ok(&NodeList { items }))
 }
 
-fn show(node: recado_engine::nodes::Node) -> Node {
+fn show(node: recado_engine::duties::nodes::Node) -> Node {
     Node {
         node_id: node.id.into(),
         host: node.host.into(),

@@ -9,8 +9,8 @@ use recado_core::RouteName;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
 use recado_core::reason::clip;
-use recado_engine::providers::{CompanySlots, Pause, ProviderTerms, ProviderView};
-use recado_engine::{Hold, Holder, Limit};
+use recado_engine::admission::provider::{CompanySlots, Pause, ProviderTerms, ProviderView};
+use recado_engine::{HoldCause, HoldReason, LimitKind};
 use recado_store::TenantFilter;
 use recado_wire::jobs::{LimitCode, PauseCode, WaitingFor};
 use recado_wire::providers::{
@@ -30,7 +30,8 @@ const NAME_SHOWN_MAX_BYTES: usize = 128;
 
 fn no_such_provider(api: &ApiState, name: &str) -> Refused {
     let name = clip(name, NAME_SHOWN_MAX_BYTES);
-    let known: Vec<_> = api.engine().providers().iter().map(|known| known.name.to_string()).collect();
+    let known: Vec<_> =
+        api.engine().gate.provider_views().iter().map(|known| known.name.to_string()).collect();
     Refused::new(Code::NotFound, format!("there is no provider `{name}`; known ones: {}", known.join(", ")))
 }
 
@@ -38,33 +39,33 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn waiting_for(hold: Hold) -> WaitingFor {
-    let Hold { by, why, said, until } = hold;
+pub(crate) fn waiting_for(hold: HoldReason) -> WaitingFor {
+    let HoldReason { by, why, said, until } = hold;
     match by {
-        Holder::Breaker => WaitingFor::Breaker { why, said, until },
-        Holder::Limit(limit) => WaitingFor::Limit { code: limit_code(limit), why, said, until },
-        Holder::Pause(what, Pause { since, actor, .. }) => {
+        HoldCause::Breaker => WaitingFor::Breaker { why, said, until },
+        HoldCause::Limit(limit) => WaitingFor::Limit { code: limit_code(limit), why, said, until },
+        HoldCause::Pause(what, Pause { since, actor, .. }) => {
             WaitingFor::Pause { code: pause_code(what), why, said, since: Some(since), actor }
         }
     }
 }
 
-fn limit_code(limit: Limit) -> LimitCode {
+fn limit_code(limit: LimitKind) -> LimitCode {
     match limit {
-        Limit::Rate => LimitCode::Rate,
-        Limit::CompanyRate => LimitCode::CompanyRate,
-        Limit::Quiet => LimitCode::Quiet,
-        Limit::Slots => LimitCode::Slots,
-        Limit::CompanySlots => LimitCode::CompanySlots,
-        Limit::Store => LimitCode::Store,
+        LimitKind::Rate => LimitCode::Rate,
+        LimitKind::CompanyRate => LimitCode::CompanyRate,
+        LimitKind::Quiet => LimitCode::Quiet,
+        LimitKind::Slots => LimitCode::Slots,
+        LimitKind::CompanySlots => LimitCode::CompanySlots,
+        LimitKind::Store => LimitCode::Store,
     }
 }
 
-fn pause_code(what: recado_engine::Paused) -> PauseCode {
+fn pause_code(what: recado_engine::PauseScope) -> PauseCode {
     match what {
-        recado_engine::Paused::Company => PauseCode::Company,
-        recado_engine::Paused::Route => PauseCode::Route,
-        recado_engine::Paused::Provider => PauseCode::Provider,
+        recado_engine::PauseScope::Company => PauseCode::Company,
+        recado_engine::PauseScope::Route => PauseCode::Route,
+        recado_engine::PauseScope::Provider => PauseCode::Provider,
     }
 }
 
@@ -102,7 +103,7 @@ pub(crate) async fn why(api: &ApiState, request: Request) -> Result<Option<Strin
 async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, Refused> {
     let engine = api.engine();
     let mut parked = BTreeMap::new();
-    for route in engine.routes().iter().filter(|route| engine.route_hold(route).is_some()) {
+    for route in engine.routes().iter().filter(|route| engine.gate.route_hold(route).is_some()) {
         let filter = TenantFilter { route: Some(route.name.clone()), company: None };
         let tenants = engine.store().tenants(filter, engine.now()).await?;
         parked.insert(route.name.clone(), tenants.iter().map(|tenant| tenant.queued).sum());
@@ -114,13 +115,13 @@ fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64
     let named = |name: &str| name == &*view.name;
     let routes = api.engine().routes().iter().filter(|route| route.providers().any(named));
     let routes: Vec<RouteName> = routes.map(|route| route.name.clone()).collect();
-    let undeliverable = |route: &RouteName| api.engine().why_undeliverable(route.as_str());
+    let undeliverable = |route: &RouteName| api.engine().routes().why_undeliverable(route.as_str());
     let reasons: Option<Vec<String>> = routes.iter().map(undeliverable).collect();
     // A provider that none of its routes can reach looks well, for it is never tried.
     let unreachable = reasons.and_then(|reasons| reasons.into_iter().next());
-    let waiting_for = unreachable
-        .map(|why| WaitingFor::Route { why })
-        .or_else(|| view.hold().or_else(|| api.engine().receivers_hold(&view.name, None)).map(waiting_for));
+    let waiting_for = unreachable.map(|why| WaitingFor::Route { why }).or_else(|| {
+        view.hold().or_else(|| api.engine().gate.receivers_hold(&view.name, None)).map(waiting_for)
+    });
     Provider {
         state: view.breaker.state,
         failures_in_window: view.failures_in_window as u64,
@@ -152,7 +153,7 @@ async fn shown(api: &ApiState, view: ProviderView) -> Result<Response, Refused> 
 )]
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
     let parked = parked_by_route(&api).await?;
-    let views = api.engine().providers().into_iter();
+    let views = api.engine().gate.provider_views().into_iter();
     Ok(answer::ok(&ProviderList { items: views.map(|view| show_one(&api, view, &parked)).collect() }))
 }
 
@@ -170,7 +171,7 @@ pub(crate) async fn show(
     Segment(name): Segment,
     Asked(()): Asked<()>,
 ) -> Result<Response, Refused> {
-    match api.engine().provider(&name) {
+    match api.engine().gate.provider_view(&name) {
         Some(view) => shown(&api, view).await,
         None => Err(no_such_provider(&api, &name)),
     }
@@ -195,16 +196,17 @@ pub(crate) async fn turn(
     request: Request,
 ) -> Result<Response, Refused> {
     let asked: BreakerRequest = body::json(&api, request).await?.read()?;
-    let known = api.engine().provider(&name).ok_or_else(|| no_such_provider(&api, &name))?;
+    let known = api.engine().gate.provider_view(&name).ok_or_else(|| no_such_provider(&api, &name))?;
     if known.terms.breaker.is_none() {
         let detail = format!("provider `{name}` has no breaker; pause it, or configure a breaker for it");
         return Err(Refused::new(Code::Conflict, detail));
     }
-    let open = asked.action == BreakerAction::Open;
-    match api.engine().turn_breaker(&name, open, asked.reason.trim(), Some(&actor)).await? {
-        Some(view) => shown(&api, view).await,
-        None => Err(no_such_provider(&api, &name)),
-    }
+    let (gate, reason) = (&api.engine().gate, asked.reason.trim());
+    let view = match asked.action {
+        BreakerAction::Open => gate.open_breaker(&name, reason, Some(&actor)).await?,
+        BreakerAction::Close => gate.close_breaker(&name, reason, Some(&actor)).await?,
+    };
+    shown_or_unknown(&api, &name, view).await
 }
 
 /// Pause a provider: its jobs wait and spend no attempt.
@@ -224,18 +226,17 @@ pub(crate) async fn pause(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, Refused> {
-    set_pause(&api, &name, true, &actor, request).await
+    let reason = why(&api, request).await?;
+    let view = api.engine().gate.pause_provider(&name, reason.as_deref(), Some(&actor)).await?;
+    shown_or_unknown(&api, &name, view).await
 }
 
-async fn set_pause(
+async fn shown_or_unknown(
     api: &ApiState,
     name: &str,
-    paused: bool,
-    actor: &str,
-    request: Request,
+    view: Option<ProviderView>,
 ) -> Result<Response, Refused> {
-    let reason = why(api, request).await?;
-    match api.engine().pause_provider(name, paused, reason.as_deref(), Some(actor)).await? {
+    match view {
         Some(view) => shown(api, view).await,
         None => Err(no_such_provider(api, name)),
     }
@@ -258,7 +259,9 @@ pub(crate) async fn resume(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, Refused> {
-    set_pause(&api, &name, false, &actor, request).await
+    let reason = why(&api, request).await?;
+    let view = api.engine().gate.resume_provider(&name, reason.as_deref(), Some(&actor)).await?;
+    shown_or_unknown(&api, &name, view).await
 }
 
 /// Ask for a permit to call this provider from the caller's own code. After a yes, report the result, by
@@ -272,7 +275,7 @@ pub(crate) async fn resume(
     )
 )]
 pub(crate) async fn permit(State(api): State<ApiState>, Segment(name): Segment) -> Result<Response, Refused> {
-    let permit = api.engine().permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
+    let permit = api.engine().gate.permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
     Ok(answer::ok(&Permit {
         permitted: permit.permitted,
         state: permit.state,
@@ -297,7 +300,9 @@ pub(crate) async fn success(
     request: Request,
 ) -> Result<Response, Refused> {
     let report: SuccessReport = body::optional_json(&api, request).await?.read_or_default()?;
-    tell(&api, &name, None, report.took_ms).await
+    let took = Duration::from_millis(report.took_ms.unwrap_or(0));
+    let view = api.engine().gate.record_call_success(&name, took);
+    shown_or_unknown(&api, &name, view).await
 }
 
 /// A permitted call failed, and the provider is to blame.
@@ -317,18 +322,7 @@ pub(crate) async fn failure(
 ) -> Result<Response, Refused> {
     let report: FailureReport = body::optional_json(&api, request).await?.read_or_default()?;
     let reason = report.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
-    tell(&api, &name, Some(reason.unwrap_or("a call reported to have failed")), report.took_ms).await
-}
-
-async fn tell(
-    api: &ApiState,
-    name: &str,
-    failed: Option<&str>,
-    took_ms: Option<u64>,
-) -> Result<Response, Refused> {
-    let took = Duration::from_millis(took_ms.unwrap_or(0));
-    match api.engine().tell_provider(name, failed.is_none(), failed.unwrap_or_default(), took) {
-        Some(view) => shown(api, view).await,
-        None => Err(no_such_provider(api, name)),
-    }
+    let reason = reason.unwrap_or("a call reported to have failed");
+    let view = api.engine().gate.record_call_failure(&name, reason);
+    shown_or_unknown(&api, &name, view).await
 }

@@ -20,18 +20,19 @@ const NAME_SHOWN_MAX_BYTES: usize = 128;
 
 fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
     let engine = api.engine();
-    let undeliverable = engine.why_undeliverable(route.name.as_str()).map(|why| WaitingFor::Route { why });
+    let undeliverable =
+        engine.routes().why_undeliverable(route.name.as_str()).map(|why| WaitingFor::Route { why });
     Route {
         name: route.name.clone(),
         transport: route.transport_name().into(),
         providers: route.providers().map(Into::into).collect(),
         timeout_ms: millis(route.timeout),
         policy: RoutePolicy::from(&route.terms.policy),
-        paused: engine.pause_of(&route.name).map(show_pause),
+        paused: engine.gate.pause_of(&route.name).map(show_pause),
         waiting: counts.waiting_by_route.get(&route.name).copied().unwrap_or(0),
         waiting_for: undeliverable.or_else(|| {
-            let by_receivers = || engine.receivers_hold(&route.provider, None);
-            engine.route_hold(route).or_else(by_receivers).map(waiting_for)
+            let by_receivers = || engine.gate.receivers_hold(&route.provider, None);
+            engine.gate.route_hold(route).or_else(by_receivers).map(waiting_for)
         }),
     }
 }
@@ -68,7 +69,9 @@ pub(crate) async fn pause(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, Refused> {
-    set_pause(&api, &name, true, &actor, request).await
+    let reason = why(&api, request).await?;
+    let known = api.engine().gate.pause_route(&name, reason.as_deref(), Some(&actor)).await?;
+    shown_or_unknown(&api, &name, known).await
 }
 
 /// Let a paused route go on.
@@ -88,18 +91,13 @@ pub(crate) async fn resume(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, Refused> {
-    set_pause(&api, &name, false, &actor, request).await
+    let reason = why(&api, request).await?;
+    let known = api.engine().gate.resume_route(&name, reason.as_deref(), Some(&actor)).await?;
+    shown_or_unknown(&api, &name, known).await
 }
 
-async fn set_pause(
-    api: &ApiState,
-    name: &str,
-    paused: bool,
-    actor: &str,
-    request: Request,
-) -> Result<Response, Refused> {
-    let reason = why(api, request).await?;
-    let known = api.engine().pause_route(name, paused, reason.as_deref(), Some(actor)).await?;
+/// Shows a route after an act on it, if the act found it.
+async fn shown_or_unknown(api: &ApiState, name: &str, known: bool) -> Result<Response, Refused> {
     match api.engine().routes().get(name).filter(|_| known) {
         Some(route) => Ok(answer::ok(&show_one(api, route, &counts(api).await?))),
         None => {

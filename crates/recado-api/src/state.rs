@@ -10,7 +10,7 @@ use recado_engine::Engine;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::Answers;
+use crate::answer_memory::Answers;
 use crate::gate::{Gate, Hosts, Token};
 
 /// Settings of the API, apart from the engine behind it.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use recado_core::fair::round_robin_priority;
+use recado_core::fairness::round_robin_priority;
 use recado_core::reason::clip;
 use recado_core::{CompanyId, RouteName};
-use recado_engine::tenants::{TenantTerms, TermsChange};
+use recado_engine::admission::tenant_limits::{TenantTerms, TermsChange};
 use recado_store::{DeadLetterFilter, GroupBy, TenantFilter, TenantView};
 use recado_wire::components::Name;
 use recado_wire::jobs::WaitingFor;
@@ -15,7 +15,7 @@ use recado_wire::tenants::{Fares, Tenant, TenantChange, TenantList, TenantQuery,
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
-use crate::answers::ItemRoom;
+use crate::answer_memory::ItemRoom;
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Segment};
@@ -24,7 +24,7 @@ use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
 use crate::state::ApiState;
 
-const _: () = assert!(WEIGHT_MAX == recado_engine::tenants::WEIGHT_MAX);
+const _: () = assert!(WEIGHT_MAX == recado_engine::admission::tenant_limits::WEIGHT_MAX);
 
 /// Bytes at most that a message repeats of a name.
 const NAME_SHOWN_MAX_BYTES: usize = 128;
@@ -53,7 +53,7 @@ fn on_one_route(api: &ApiState, view: TenantView) -> TenantRoute {
     // Jobs of a held receiver are not due before they are looked at again.
     let held_by_receivers = || {
         let route = api.engine().routes().get(view.route.as_str())?;
-        api.engine().receivers_hold(&route.provider, Some(&view.company))
+        api.engine().gate.receivers_hold(&route.provider, Some(&view.company))
     };
     let fares = Fares {
         queued: view.queued,
@@ -101,7 +101,7 @@ struct Known {
 
 fn view(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
     let TenantTerms { weight, max_per_minute, paused, paused_since, paused_reason, paused_by } =
-        api.engine().tenant_terms(company_id.as_str());
+        api.engine().gate.tenant_terms(company_id.as_str());
     let routes: Vec<_> = known.lanes.into_iter().map(|lane| on_one_route(api, lane)).collect();
     Tenant {
         company_id,
@@ -136,7 +136,7 @@ async fn find(
             found.entry(company).or_default().dead = group.count;
         }
     }
-    let with_terms = engine.tenants_with_terms().into_iter().filter(|_| terms_matter);
+    let with_terms = engine.gate.tenants_with_terms().into_iter().filter(|_| terms_matter);
     for name in with_terms.filter(|name| company.as_ref().is_none_or(|wanted| wanted == name)) {
         found.entry(name).or_default();
     }
@@ -210,7 +210,7 @@ pub(crate) async fn set(
         CompanyId::new(name).map_err(|error| Refused::invalid_at("/companyId", error.to_string()))?;
     let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
     let change = TermsChange { weight, max_per_minute, paused, reason: reason.map(Into::into) };
-    api.engine().set_tenant(&company, change, Some(&actor)).await?;
+    api.engine().gate.set_tenant(&company, change, Some(&actor)).await?;
     let found = find_one(&api, company.clone()).await?;
     Ok(answer::ok(&found.unwrap_or_else(|| view(&api, company, Known::default()))))
 }

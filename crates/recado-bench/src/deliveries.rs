@@ -75,7 +75,7 @@ impl Arrivals {
             let submission = submission(route);
             let id = submission.job_id.clone().unwrap_or_default();
             asked.push((id, Instant::now()));
-            engine.submit(vec![submission]).await?;
+            engine.intake.submit(vec![submission]).await?;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
         let mut arrived = self.0.lock();
@@ -116,7 +116,7 @@ pub async fn due(options: &BenchOptions, report: &mut Report) -> Result<(), Fail
         due.insert(later.job_id.clone().unwrap_or_default(), at.as_millis());
         batch.push(later);
     }
-    engine.submit(batch).await?;
+    engine.intake.submit(batch).await?;
     let wait = first.plus(Duration::from_millis(spread_ms as u64 + 1_000)).since(SystemClock.now());
     tokio::time::sleep(wait).await;
     engine.stop().await?;

@@ -13,7 +13,7 @@ use recado_core::{
     Payload, Priority, Progress, Reason, RouteName, Status, Timestamp,
 };
 use recado_engine::{Carrier, Clock, SystemClock};
-use recado_store::{Standing, Store, Transfer};
+use recado_store::{JobSnapshot, Standing, Store};
 
 use super::load::Caller;
 use super::report::{Percentiles, Report};
@@ -148,7 +148,7 @@ async fn fill(store: &dyn Store, jobs: usize) -> Result<(), Failed> {
 
 /// The job of this number. One in a hundred is dead, a few were given up; the last twentieth waits, of which some are
 /// for later and some failed before; all others were sent.
-fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<Transfer, Failed> {
+fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<JobSnapshot, Failed> {
     let is_rare = nth < RARE_JOBS;
     let age = Duration::from_secs(((jobs - nth) / 10) as u64);
     let enqueued_at = Timestamp::from_millis(now.as_millis() - i64::try_from(age.as_millis())?);
@@ -181,7 +181,7 @@ fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<Transfer, Failed>
         _ => ended(Status::Sent),
     };
     let dead_letter = (standing == Standing::Dead).then(|| entry(nth, &job)).transpose()?;
-    Ok(Transfer {
+    Ok(JobSnapshot {
         job,
         body_hash: BodyHash(nth as u128),
         standing,

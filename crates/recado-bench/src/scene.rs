@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Payload, RouteName, rules};
-use recado_engine::providers::ProviderTerms;
-use recado_engine::trail::TrailTerms;
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::audit::TrailTerms;
 use recado_engine::{
-    Carrier, Chance, Clock, Engine, Parts, Route, Routes, Settings, Submission, SystemClock,
+    Carrier, Clock, Engine, Parts, Random, Route, Routes, Settings, Submission, SystemClock,
 };
 use recado_store::{Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
@@ -87,7 +87,7 @@ pub async fn take_in(
 ) -> Result<(), Failed> {
     for first in (0..count).step_by(INTAKE_JOBS) {
         let batch = (first..count.min(first + INTAKE_JOBS)).map(&submission).collect();
-        for answer in engine.submit(batch).await? {
+        for answer in engine.intake.submit(batch).await? {
             answer.map_err(|refusal| format!("{refusal:?}"))?;
         }
     }
@@ -114,11 +114,11 @@ pub fn engine_on(
         job_ttl: Duration::from_secs(24 * 3_600),
         dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
         crashes_max: 5,
-        notices: recado_engine::notices::Notices::default(),
-        turn_jobs: recado_core::fair::TURN_JOBS,
+        notices: recado_engine::notify::notices::Notices::default(),
+        turn_jobs: recado_core::fairness::TURN_JOBS,
     };
     let mut parts =
-        Parts::new(store, Routes::new(routes), settings, Arc::new(SystemClock), Chance::from_entropy());
+        Parts::new(store, Routes::new(routes), settings, Arc::new(SystemClock), Random::from_entropy());
     parts.providers = providers;
     parts.trail = trail;
     Engine::start(parts)

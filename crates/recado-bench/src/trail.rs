@@ -10,12 +10,13 @@
 //! **A record**: jobs are claimed and settled right on the store, once with a record each and once without.
 //! Nothing else is on the clock, and the best counts.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recado_core::{Draw, Lease, Payload, Policy, Verdict, decide};
-use recado_engine::trail::{TrailTerms, archived_in};
+use recado_engine::audit::{TrailTerms, archived_in};
 use recado_engine::{Carrier, Clock, Route, Submission, SystemClock};
 use recado_store::{AuditSpan, Claim, Pick, Settlement, Store, Turns};
 use recado_transport::Sandbox;

@@ -2,6 +2,7 @@
 //!
 //! The product has no such thing: what was done is on record. Only beside it can be seen what that costs.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,16 +11,16 @@ use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Rout
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
-    JobFilter, JobView, LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView,
-    Transfer, Waker, Watcher,
+    JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace, Page, PageRequest,
+    Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError, StoreReport, TenantFilter,
+    TenantView, Waker, Watcher,
 };
 
 #[derive(Debug)]
 pub struct Unrecorded(pub Arc<dyn Store>);
 
 #[async_trait]
-impl Store for Unrecorded {
+impl JobStore for Unrecorded {
     async fn settle(&self, mut settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         settlements.iter_mut().for_each(|settlement| settlement.audit = None);
         self.0.settle(settlements).await
@@ -53,42 +54,29 @@ impl Store for Unrecorded {
         self.0.prune(retention, now).await
     }
 
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        self.0.forget(ids).await
-    }
-
-    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
-        self.0.adopt(transfers).await
-    }
-
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        self.0.raise_fence(fence).await
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        self.0.write_fenced(fence, write).await
-    }
-
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        self.0.record(events).await
-    }
-
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        self.0.trim_audit(trim).await
-    }
-
-    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
-        self.0.write_notes(writes, now).await
-    }
-
     fn waker(&self, route: &RouteName) -> Waker {
         self.0.waker(route)
     }
 
-    fn notes_changed(&self) -> Option<Waker> {
-        self.0.notes_changed()
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.0.watch(watcher);
     }
 
+    fn durability(&self) -> Durability {
+        self.0.durability()
+    }
+
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        self.0.lease(token).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.0.close().await
+    }
+}
+
+#[async_trait]
+impl Inspect for Unrecorded {
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         self.0.job(id, now).await
     }
@@ -104,14 +92,6 @@ impl Store for Unrecorded {
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         self.0.audit(id).await
-    }
-
-    fn audit_parts(&self) -> u16 {
-        self.0.audit_parts()
-    }
-
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.0.audit_in(span, limit).await
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
@@ -138,14 +118,6 @@ impl Store for Unrecorded {
         self.0.dead_letter_groups(by, filter).await
     }
 
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
-        self.0.transfers(after, limit).await
-    }
-
-    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
-        self.0.transfer(id).await
-    }
-
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
         self.0.counts(now).await
     }
@@ -165,32 +137,78 @@ impl Store for Unrecorded {
     async fn report(&self) -> Result<StoreReport, StoreError> {
         self.0.report().await
     }
+}
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.0.watch(watcher);
+#[async_trait]
+impl KeyValue for Unrecorded {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        self.0.kv_write(writes, now).await
     }
 
-    fn durability(&self) -> Durability {
-        self.0.durability()
+    fn kv_changes(&self) -> Option<Waker> {
+        self.0.kv_changes()
     }
 
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
-        self.0.lease(token).await
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError> {
+        self.0.kv_get(namespace, key, now).await
     }
 
-    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
-        self.0.note(shelf, key, now).await
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+        self.0.kv_list(namespace, now).await
     }
 
-    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
-        self.0.notes(shelf, now).await
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        self.0.kv_versions(namespaces).await
+    }
+}
+
+#[async_trait]
+impl AuditLog for Unrecorded {
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.0.record(events).await
     }
 
-    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
-        self.0.shelf_versions(shelves).await
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        self.0.trim_audit(trim).await
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
-        self.0.close().await
+    fn audit_parts(&self) -> u16 {
+        self.0.audit_parts()
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.0.audit_in(span, limit).await
+    }
+}
+
+#[async_trait]
+impl Transfer for Unrecorded {
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        self.0.forget(ids).await
+    }
+
+    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+        self.0.adopt(transfers).await
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        self.0.raise_fence(fence).await
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        self.0.write_fenced(fence, write).await
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        self.0.transfers(after, limit).await
+    }
+
+    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+        self.0.transfer(id).await
     }
 }

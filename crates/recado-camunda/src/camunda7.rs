@@ -14,9 +14,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::claim;
 use crate::engine::{ProcessEngine, Received, Report, Subscription, Task, millis};
 use crate::rest::{EngineError, Rest};
+use crate::variables;
 
 #[derive(Debug)]
 pub struct Camunda7 {
@@ -57,7 +57,7 @@ impl ProcessEngine for Camunda7 {
             "topics": [{
                 "topicName": kind,
                 "lockDuration": millis(*lock),
-                "variables": claim::wanted(),
+                "variables": variables::wanted(),
             }],
         });
         let answer = self.rest.post(&["external-task", "fetchAndLock"], &body, *poll).await?;
@@ -88,7 +88,7 @@ impl ProcessEngine for Camunda7 {
             Report::Incident { message } => ("failure", failure(worker, 0, message, Duration::ZERO)),
             Report::Wait { retries, backoff, message, note } => {
                 let mut body = failure(worker, *retries, message, *backoff);
-                body["localVariables"] = json!({ claim::NOTE: {"value": note, "type": "String"} });
+                body["localVariables"] = json!({ variables::NOTE: {"value": note, "type": "String"} });
                 ("failure", body)
             }
             // A task that never failed has no number of retries, and a failure would give it one.

@@ -10,9 +10,9 @@ use reqwest::StatusCode;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use crate::claim;
 use crate::engine::{ProcessEngine, Received, Report, Subscription, Task, Variables, millis};
 use crate::rest::{EngineError, Rest};
+use crate::variables;
 
 #[derive(Debug)]
 pub struct Camunda8 {
@@ -66,7 +66,7 @@ impl ProcessEngine for Camunda8 {
             "timeout": millis(*lock),
             "maxJobsToActivate": max,
             "requestTimeout": millis(*poll),
-            "fetchVariable": claim::wanted(),
+            "fetchVariable": variables::wanted(),
         });
         let activated: Activated = self.rest.post(&["jobs", "activation"], &body, *poll).await?.read()?;
         let task = |job: Job| Task { key: job.job_key, variables: job.variables, retries: Some(job.retries) };
@@ -81,7 +81,7 @@ impl ProcessEngine for Camunda8 {
             }
             Report::Incident { message } => ("failure", failure(0, message, Duration::ZERO, json!({}))),
             Report::Wait { retries, backoff, message, note } => {
-                ("failure", failure(*retries, message, *backoff, json!({ claim::NOTE: note })))
+                ("failure", failure(*retries, message, *backoff, json!({ variables::NOTE: note })))
             }
             Report::Release { why, backoff } => {
                 ("failure", failure(task.retries.unwrap_or(1).max(1), why, *backoff, json!({})))

@@ -15,7 +15,7 @@
 //! | [`worker`] | the loop: take, read, decide, report (read this first) |
 //! | [`engine`] | what a process engine can be asked, and told |
 //! | [`camunda8`], [`camunda7`] | the two engines' own words for it |
-//! | [`claim`] | process variables in and out |
+//! | [`variables`] | process variables in and out |
 //! | [`rules`] | a decision turned into a report |
 //! | [`source`] | who decides |
 //! | [`rest`], [`auth`] | HTTP and credentials |
@@ -24,15 +24,15 @@
 //! any reading of the environment.
 
 pub mod auth;
+mod backoff;
 pub mod camunda7;
 pub mod camunda8;
-pub mod claim;
 pub mod engine;
-mod memory;
-mod pauses;
 pub mod rest;
 pub mod rules;
 pub mod source;
+mod unreported;
+pub mod variables;
 pub mod worker;
 
 pub use auth::{Auth, OAuth, Secret};

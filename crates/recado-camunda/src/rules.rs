@@ -5,9 +5,9 @@ use std::time::Duration;
 use recado_core::reason::clip;
 use recado_wire::decisions::{Decision, DecisionErrorCode, DecisionRequest};
 
-use crate::claim;
 use crate::engine::{Report, Task};
 use crate::source::NoDecision;
+use crate::variables;
 
 /// Bytes at most of any text for the engine: Camunda 7 keeps texts in columns of 4,000 characters, and a
 /// report that does not fit would fail again and again.
@@ -89,7 +89,7 @@ impl Rules {
             retries: self.max_retries.saturating_sub(decision.retry_count).max(1),
             backoff: Duration::from_secs(minutes.saturating_mul(60)),
             message: format!("{}, after {minutes} min", decision.retry_reason),
-            note: claim::note(task, &decision),
+            note: variables::note(task, &decision),
         }
     }
 }

@@ -7,7 +7,7 @@ use recado_client::{Client, ClientError};
 use recado_wire::Code;
 use recado_wire::decisions::{Decision, DecisionRequest};
 
-use crate::claim::faults_in_words;
+use crate::variables::faults_in_words;
 
 /// The reason for a missing decision, by what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]

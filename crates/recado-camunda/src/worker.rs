@@ -23,12 +23,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::claim;
+use crate::backoff::Pauses;
 use crate::engine::{ProcessEngine, Received, Report, Task, millis};
-use crate::memory::Memory;
-use crate::pauses::Pauses;
 use crate::rules::{self, Rules};
 use crate::source::{DecisionSource, NoDecision};
+use crate::unreported::Memory;
+use crate::variables;
 
 /// First and longest pause when the engine does not hand out, or Recado does not decide.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
@@ -170,14 +170,14 @@ impl Desk {
     }
 
     async fn judge(&self, task: &Task) -> Report {
-        if let Some(decision) = claim::noted(task) {
+        if let Some(decision) = variables::noted(task) {
             tracing::info!(task = task.key, retryCount = decision.retry_count, "The wait is over");
             return Report::Complete(decision);
         }
-        let asked = match claim::question(task, self.rules.route.as_deref()) {
+        let asked = match variables::question(task, self.rules.route.as_deref()) {
             Ok(asked) => asked,
             Err(faults) => {
-                let faults = claim::faults_in_words(&faults);
+                let faults = variables::faults_in_words(&faults);
                 tracing::warn!(task = task.key, faults, "A claim that cannot be decided on");
                 return rules::undecided(NoDecision::Refused(faults));
             }

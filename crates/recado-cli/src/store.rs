@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use recado_engine::{Clock, SHELVES, SystemClock};
+use recado_core::Random;
+use recado_engine::{Clock, MOVED_NAMESPACES, SystemClock};
 use recado_server::migrate::{Moved, Named, Step, call_off, move_all};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
@@ -89,7 +90,7 @@ async fn migrate(args: &MigrateArgs, screen: &mut Screen) -> Done {
     let from = open_source(args).await?;
     let to = open_target(args).await?;
     let bar = bar(args.json);
-    let moved = move_all(&from, &to, &SHELVES, now, |step| show(step, &bar)).await;
+    let moved = move_all(&from, &to, &MOVED_NAMESPACES, now, |step| show(step, &bar)).await;
     bar.finish_and_clear();
     let moved = moved.map_err(|error| Stop::Failed(error.to_string()))?;
     for side in [&from, &to] {
@@ -164,7 +165,7 @@ fn name(place: &str, options: &RedisOptions) -> Result<String, Stop> {
 
 async fn found_partitions(options: &RedisOptions) -> Result<Option<u16>, Stop> {
     let name = name(&options.url, options)?;
-    let found = RedisStore::found_partitions(options).await;
+    let found = RedisStore::found_partitions(options, Arc::new(Random::from_entropy())).await;
     found.map_err(|error| Stop::Failed(format!("cannot open {name}: {error}")))
 }
 
@@ -177,7 +178,7 @@ fn open_embedded(dir: &str) -> Result<Named, Stop> {
 
 async fn open_redis(url: &str, options: RedisOptions) -> Result<Named, Stop> {
     let name = name(url, &options)?;
-    let opened = RedisStore::open(&options).await;
+    let opened = RedisStore::open(&options, Arc::new(Random::from_entropy())).await;
     let store = opened.map_err(|error| Stop::Failed(format!("cannot open {name}: {error}")))?;
     Ok(Named { store: Arc::new(store), name })
 }

@@ -11,8 +11,8 @@ use std::fmt::Write as _;
 
 use recado_core::Policy;
 use recado_core::classify::HOLD_MAX_DEFAULT;
-use recado_engine::notices::Channel;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::notify::notices::Channel;
 
 use crate::catalogue::{Environment, ROUTES};
 use crate::keys::channel::ChannelKeys;

@@ -1,16 +1,20 @@
 //! Jobs on their way in: checked whole, completed with defaults, made durable, then answered.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp, TraceParent};
+use recado_core::{BodyHash, JobId, NewJob, Payload, Priority, Random, Status, Timestamp, TraceParent};
 use recado_observe::Fact;
-use recado_store::{Enqueued, StoreError};
+use recado_store::{Enqueued, JobStore, StoreError};
 
-use crate::engine::{Engine, EngineError};
-use crate::notices::NOTICES_COMPANY;
-use crate::route::Carrier;
-use crate::traces::{Attribute, Open};
+use crate::clock::Clock;
+use crate::error::EngineError;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::Metrics;
+use crate::notify::notices::caller_company;
+use crate::route::Routes;
+use crate::traces::{Attribute, OpenSpan, Traces};
 
 /// Jobs that go to the store in one request.
 const ENQUEUE_JOBS_MAX: usize = 1_000;
@@ -20,21 +24,10 @@ const RESERVED_IDS: [&str; 8] = [".", "..", "batch", "stats", "export", "import"
 
 /// Prefixes of the ids of jobs that Recado makes itself. Callers may not use them: a callback whose id is
 /// taken would not be sent.
-const RESERVED_PREFIXES: [&str; 2] = [recado_core::event::ID_PREFIX, crate::calls::REFRESH];
+const RESERVED_PREFIXES: [&str; 2] = [recado_core::event::ID_PREFIX, crate::attempt::calls::REFRESH];
 
 /// Length of the ids of users and correlations.
 pub const ID_CHARACTERS: RangeInclusive<usize> = 1..=256;
-
-/// A company that callers may speak for: any but our own, to which nothing is told.
-pub fn company(name: &str) -> Result<CompanyId, String> {
-    match CompanyId::new(name) {
-        Ok(_) if name == NOTICES_COMPANY => {
-            Err(format!("`{NOTICES_COMPANY}` is the company of Recado's own notices; choose another"))
-        }
-        Ok(company) => Ok(company),
-        Err(error) => Err(error.to_string()),
-    }
-}
 
 pub(crate) fn is_reserved(id: &str) -> bool {
     RESERVED_IDS.contains(&id)
@@ -82,7 +75,7 @@ pub struct Accepted {
 
 /// The reason why a submission was refused.
 #[derive(Clone, Debug)]
-pub enum Refusal {
+pub enum SubmitRefusal {
     /// Everything wrong with it: JSON pointer and what to write instead.
     Invalid(Vec<(String, String)>),
     /// The id belongs to a job with another body.
@@ -91,43 +84,57 @@ pub enum Refusal {
     NotStored(StoreError),
 }
 
-impl Engine {
+/// Takes jobs in.
+#[derive(Debug)]
+pub struct Intake {
+    pub(crate) routes: Routes,
+    pub(crate) jobs: Arc<dyn JobStore>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Traces,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<Random>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    /// A job's time to live when its caller names none.
+    pub(crate) job_ttl: Duration,
+}
+
+impl Intake {
     /// Takes in submissions, each on its own merits. Answers in order, once all that is taken is durable.
     pub async fn submit(
         &self,
         submissions: Vec<Submission>,
-    ) -> Result<Vec<Result<Accepted, Refusal>>, EngineError> {
-        if self.is_stopping() {
+    ) -> Result<Vec<Result<Accepted, SubmitRefusal>>, EngineError> {
+        if self.lifecycle.is_stopping() {
             return Err(EngineError::Stopping);
         }
-        let now = self.now();
+        let now = self.clock.now();
         let mut answers = Vec::with_capacity(submissions.len());
         let mut jobs = Vec::with_capacity(submissions.len());
         for submission in submissions {
             match self.prepare(submission, now) {
                 Ok(mut job) => {
                     let about = (&job.id, &job.route, &job.company);
-                    let span = self.inner.open("enqueue", &mut job.traceparent, about, now);
+                    let span = self.traces.open("enqueue", &mut job.traceparent, about, now);
                     answers.push(Ok((job.id.clone(), span)));
                     jobs.push(job);
                 }
-                Err(faults) => answers.push(Err(Refusal::Invalid(faults))),
+                Err(faults) => answers.push(Err(SubmitRefusal::Invalid(faults))),
             }
         }
         let mut stored = self.enqueue(jobs).await?.into_iter();
-        let answer = |answer: Result<(JobId, Option<Box<Open>>), Refusal>| {
+        let answer = |answer: Result<(JobId, Option<Box<OpenSpan>>), SubmitRefusal>| {
             let (job_id, span) = answer?;
             let stored = stored.next();
             if let Some(Ok(Enqueued::Accepted { .. } | Enqueued::Duplicate { .. })) = stored {
                 let duplicate = matches!(stored, Some(Ok(Enqueued::Duplicate { .. })));
-                self.inner.close(span, false, ("duplicate", Attribute::Flag(duplicate)));
+                self.traces.close(span, false, ("duplicate", Attribute::Flag(duplicate)));
             }
             match stored {
                 Some(Ok(Enqueued::Accepted { status })) => Ok(Accepted { job_id, status, duplicate: false }),
                 Some(Ok(Enqueued::Duplicate { status })) => Ok(Accepted { job_id, status, duplicate: true }),
-                Some(Ok(Enqueued::Conflict)) => Err(Refusal::Conflict { job_id }),
-                Some(Err(error)) => Err(Refusal::NotStored(error)),
-                None => Err(Refusal::NotStored(StoreError::Unavailable("it did not say".to_owned()))),
+                Some(Ok(Enqueued::Conflict)) => Err(SubmitRefusal::Conflict { job_id }),
+                Some(Err(error)) => Err(SubmitRefusal::NotStored(error)),
+                None => Err(SubmitRefusal::NotStored(StoreError::Unavailable("it did not say".to_owned()))),
             }
         };
         Ok(answers.into_iter().map(answer).collect())
@@ -140,12 +147,12 @@ impl Engine {
         let mut answers = Vec::with_capacity(asked);
         while !jobs.is_empty() {
             let rest = jobs.split_off(jobs.len().min(ENQUEUE_JOBS_MAX));
-            match self.inner.enqueue(jobs).await {
+            match self.jobs.enqueue(jobs).await {
                 Ok(stored) => answers.extend(stored.into_iter().map(Ok)),
                 Err(error) => {
                     if matches!(error, StoreError::Full(_)) {
-                        // Only what callers hear: that a notice of ours did not fit would ring for itself.
-                        self.note(&Fact::WritesRejected { writes: (asked - answers.len()) as u64 });
+                        // Only what callers hear: a notice of ours that did not fit would cause an alert by itself.
+                        self.metrics.record(&Fact::WritesRejected { writes: (asked - answers.len()) as u64 });
                     }
                     if answers.is_empty() {
                         return Err(error.into());
@@ -162,7 +169,7 @@ impl Engine {
     /// Everything wrong with a submission, without taking it in. For callers that have faults of their own
     /// to report beside these.
     pub fn faults_of(&self, submission: Submission) -> Vec<(String, String)> {
-        self.prepare(submission, self.now()).err().unwrap_or_default()
+        self.prepare(submission, self.clock.now()).err().unwrap_or_default()
     }
 
     /// Checks everything and reports every fault at once.
@@ -171,7 +178,7 @@ impl Engine {
         let mut fault = |pointer: &str, message: String| faults.push((pointer.to_owned(), message));
 
         let id = match submission.job_id.as_deref() {
-            None => Some(JobId::trusted(uuid::Uuid::now_v7().to_string())),
+            None => Some(JobId::trusted(self.random.uuid_v7(now).to_string())),
             Some(id) if is_reserved(id) => {
                 fault("/jobId", format!("`{id}` is a word of the API's own paths; choose another id"));
                 None
@@ -186,7 +193,7 @@ impl Engine {
             }
             Some(id) => JobId::new(id).map_err(|error| fault("/jobId", error.to_string())).ok(),
         };
-        let company = company(&submission.company_id).map_err(|why| fault("/companyId", why)).ok();
+        let company = caller_company(&submission.company_id).map_err(|why| fault("/companyId", why)).ok();
         for (pointer, value) in
             [("/userId", &submission.user_id), ("/correlationId", &submission.correlation_id)]
         {
@@ -194,8 +201,8 @@ impl Engine {
                 fault(pointer, wrong);
             }
         }
-        let route = self.routes().get(&submission.route);
-        if let Some(why) = self.why_undeliverable(&submission.route) {
+        let route = self.routes.get(&submission.route);
+        if let Some(why) = self.routes.why_undeliverable(&submission.route) {
             fault("/route", why);
         }
         let priority = match submission.priority {
@@ -218,7 +225,7 @@ impl Engine {
             let pointer = if submission.run_at.is_some() { "/runAt" } else { "/delayMs" };
             fault(pointer, "lies more than 366 days ahead; give a time within a year".to_owned());
         }
-        let ttl = submission.ttl.unwrap_or(self.settings().job_ttl);
+        let ttl = submission.ttl.unwrap_or(self.job_ttl);
         if !(TTL_MIN..=TTL_MAX).contains(&ttl) {
             fault("/ttlMs", "is out of range; give 1000 (a second) to 31622400000 (366 days)".to_owned());
         }
@@ -267,19 +274,5 @@ impl Engine {
             expires_at: due_at.plus(ttl),
             body_hash,
         })
-    }
-
-    /// The reason why jobs of this route wait in vain, if they do.
-    pub fn why_undeliverable(&self, route: &str) -> Option<String> {
-        match self.routes().get(route).map(|route| &route.carrier) {
-            None => Some(self.unknown_route(route)),
-            Some(Carrier::Missing(what)) => Some(format!("route `{route}` cannot deliver yet: {what}")),
-            Some(Carrier::Transport(_) | Carrier::Workers) => None,
-        }
-    }
-
-    pub(crate) fn unknown_route(&self, name: &str) -> String {
-        let name = recado_core::reason::clip(name, recado_core::name::NAME_LEN_MAX);
-        format!("there is no route `{name}`; known routes: {}", self.routes().names().join(", "))
     }
 }

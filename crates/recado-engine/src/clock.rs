@@ -1,9 +1,9 @@
-//! Time and chance come from here and nowhere else.
+//! Time comes from here and nowhere else.
 
 use std::fmt;
 use std::time::Duration;
 
-use recado_core::{Draw, Timestamp};
+use recado_core::Timestamp;
 use tokio::time::Instant;
 
 /// The wall clock. Waiting is tokio's, so that paused time drives both.
@@ -73,28 +73,5 @@ impl Clock for SteadyClock {
 
     fn steady_now(&self) -> Timestamp {
         self.started_at.plus(self.started.elapsed())
-    }
-}
-
-/// Random draws, seeded where a run must be repeatable.
-#[derive(Debug)]
-pub struct Chance(parking_lot::Mutex<fastrand::Rng>);
-
-impl Chance {
-    pub fn seeded(seed: u64) -> Self {
-        Chance(parking_lot::Mutex::new(fastrand::Rng::with_seed(seed)))
-    }
-
-    pub fn from_entropy() -> Self {
-        Chance(parking_lot::Mutex::new(fastrand::Rng::new()))
-    }
-
-    pub fn draw(&self) -> Draw {
-        Draw::new(self.0.lock().f64())
-    }
-
-    /// For names that have to differ, not for secrets.
-    pub fn bits(&self) -> u64 {
-        self.0.lock().u64(..)
     }
 }

@@ -1,51 +1,54 @@
-//! Wiring, start and graceful stop.
+//! Wires the rooms together, starts their tasks, and stops them gracefully.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use recado_core::classify::HOLD_MAX_DEFAULT;
-use recado_core::decide::Terms;
-use recado_core::{Policy, RouteName};
-use recado_observe::Ledger;
-use recado_store::{Note, Retention, Shelf, Store, StoreError};
-use recado_transport::Transport;
+use recado_core::{Random, RouteName, Timestamp};
+use recado_store::{AuditLog, Inspect, JobStore, KeyValue, KvEntry, Namespace, Retention, Store, StoreError};
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::accounts::Accounts;
-use crate::agreed::Agreed;
-use crate::alerts::{AlertTerms, Ringing};
-use crate::archive::Archive;
-use crate::auto_replay::AutoReplay;
-use crate::bulk::Bulks;
-use crate::clock::{Chance, Clock};
-use crate::endpoints::Book;
-use crate::entries::Entries;
-use crate::events::Events;
-use crate::figures::StoreWatcher;
-use crate::gauges::Standing;
-use crate::heartbeat::{self, Beats};
-use crate::held_up::HeldUp;
-use crate::nodes::{self, About, Nodes};
-use crate::notices::Notices;
-use crate::providers::{Provider, ProviderTerms};
-use crate::reads::Reads;
-use crate::refresh::Teller;
-use crate::route::{Carrier, Leg, Route, Routes};
-use crate::shortage::Shortages;
-use crate::tenants::Tenants;
-use crate::traces::Tracer;
-use crate::trail::{self, Keeper, TrailError, TrailTerms};
-use crate::values::{Door, ROUTES};
-use crate::{
-    alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, past_the_store, refresh,
-    sweeper,
-};
+use crate::accept::Intake;
+use crate::admission::breaker::Source;
+use crate::admission::control::ROUTES;
+use crate::admission::deferrals::Deferrals;
+use crate::admission::gate::{self, Gate, GateSync};
+use crate::admission::provider::{Provider, ProviderTerms};
+use crate::admission::tenant_limits::Tenants;
+use crate::attempt::leases::{HeldLeases, run_heartbeat};
+use crate::attempt::shortage::Shortages;
+use crate::attempt::{Attempts, claimer, open_breaker_fallback};
+use crate::audit::reads::Reads;
+use crate::audit::{AuditArchive, AuditTrail, TrailTerms, archiver};
+use crate::clock::Clock;
+use crate::dlq::{DeadLetterTerms, DeadLetters, archive, auto_replay, bulk};
+use crate::duties::alerts::{AlertRunner, AlertTerms};
+use crate::duties::gauges::{GaugeReader, LastReading};
+use crate::duties::nodes::{NodeInfo, Nodes};
+use crate::duties::pruner::Pruner;
+use crate::duties::rescuer;
+use crate::endpoint_admin::EndpointAdmin;
+use crate::error::StopError;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::Metrics;
+use crate::metrics::dead_letter_rate::DeadLetterRate;
+use crate::metrics::instrumented_store::InstrumentedStore;
+use crate::notify::Notifier;
+use crate::notify::accounts::Accounts;
+use crate::notify::direct_send::DirectSender;
+use crate::notify::endpoints::EndpointRegistry;
+use crate::notify::events::Events;
+use crate::notify::notices::Notices;
+use crate::route::{Carrier, Routes};
+use crate::shared::sync;
+use crate::shared::value::{SharedStore, SharedValue};
+use crate::tiss_decision::TissDecisions;
+use crate::traces::{Tracer, Traces};
 
 /// Time that the last steps of a stop may take when its grace is over: to take leave of the other nodes, to
 /// close the store.
@@ -71,151 +74,6 @@ pub struct Settings {
     pub turn_jobs: u32,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The engine is on its way out.
-    #[error("the engine is stopping; ask another node or come back after the restart")]
-    Stopping,
-    #[error(transparent)]
-    Trail(TrailError),
-}
-
-/// A stop that left something behind.
-#[derive(Debug, thiserror::Error)]
-pub enum StopError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(
-        "{outcomes} outcomes could not be written down, and {deliveries} deliveries had not ended within the grace; \
-         their jobs are taken over when their leases end, and those that were sent are sent again"
-    )]
-    Unfinished { outcomes: u64, deliveries: u64 },
-}
-
-impl From<TrailError> for EngineError {
-    fn from(error: TrailError) -> Self {
-        match error {
-            TrailError::Store(error) => EngineError::Store(error),
-            error => EngineError::Trail(error),
-        }
-    }
-}
-
-/// A running engine. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Engine {
-    pub(crate) inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub store: Arc<dyn Store>,
-    pub routes: Routes,
-    /// By name.
-    pub providers: BTreeMap<Box<str>, Arc<Provider>>,
-    pub tenants: Tenants,
-    /// Pauses, by route.
-    pub doors: BTreeMap<RouteName, Arc<Agreed<Door>>>,
-    /// Rung when an operator said something, here or on another node.
-    pub said: Notify,
-    pub settings: Settings,
-    pub events: Events,
-    pub endpoints: Arc<Book>,
-    pub webhook: Option<Arc<Webhook>>,
-    pub accounts: Accounts,
-    /// Carries events to subscribed endpoints.
-    pub callback_route: Option<RouteName>,
-    pub clock: Arc<dyn Clock>,
-    pub chance: Chance,
-    pub beats: Arc<Beats>,
-    pub reads: Reads,
-    pub nodes: Nodes,
-    pub dead_letters: DeadLetterTerms,
-    pub bulks: Bulks,
-    pub entries: Entries,
-    pub ledger: Arc<Ledger>,
-    pub standing: Standing,
-    pub held_up: HeldUp,
-    pub shortages: Shortages,
-    pub ringing: Ringing,
-    pub keeper: Keeper,
-    /// Takes spans; absent where no traces are recorded.
-    pub tracer: Option<Arc<dyn Tracer>>,
-    pub deliveries: TaskTracker,
-    /// Outcomes that the store did not take yet.
-    pub unwritten: AtomicU64,
-    /// Deliveries that a stop did not wait for.
-    pub abandoned: AtomicU64,
-    duties: TaskTracker,
-    heartbeat: TaskTracker,
-    /// Claim nothing new.
-    pub stopping: CancellationToken,
-    /// Everything has ended.
-    pub stopped: CancellationToken,
-    /// The store cannot be trusted any more; the reason is kept.
-    pub broken: CancellationToken,
-    broken_why: parking_lot::Mutex<Option<String>>,
-}
-
-impl Inner {
-    /// Nothing can be written any more: the process must end and start again.
-    pub fn store_broke(&self, error: &str) {
-        let mut why = self.broken_why.lock();
-        if why.is_none() {
-            tracing::error!(error, "The store has failed; stopping so that a restart can recover it");
-            *why = Some(error.to_owned());
-        }
-        self.broken.cancel();
-    }
-
-    /// Returns true if an event may have receivers beside the live stream.
-    pub fn may_tell(&self) -> bool {
-        !self.endpoints.is_empty() || self.settings.notices.has_channels()
-    }
-
-    pub fn terms_of(&self, route: &RouteName) -> Terms {
-        match self.routes.get(route.as_str()) {
-            Some(route) => route.terms.clone(),
-            None => Terms {
-                policy: Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
-                dead_letter_ttl: self.settings.dead_letter_ttl,
-                crashes_max: self.settings.crashes_max,
-                start_over_after: None,
-            },
-        }
-    }
-
-    /// The ways out of a route, in the order to try them.
-    pub fn legs(&self, route: &Route) -> Vec<Leg> {
-        let Carrier::Transport(first) = &route.carrier else { return Vec::new() };
-        let others = route.others.iter().map(|(name, transport)| (&**name, transport));
-        let ways = [(&*route.provider, first)].into_iter().chain(others);
-        let leg = |(name, transport): (&str, &Arc<dyn Transport>)| {
-            let provider = self.providers.get(name)?.clone();
-            Some(Leg { provider, transport: transport.clone() })
-        };
-        ways.filter_map(leg).collect()
-    }
-}
-
-/// Terms of the dead letter queue.
-#[derive(Clone, Debug)]
-pub struct DeadLetterTerms {
-    /// Entries at most before the oldest are archived, where there is an archive.
-    pub max_size: u64,
-    pub archive: Option<Arc<dyn Archive>>,
-    /// Routes whose dead letters are replayed without a person.
-    pub auto_replay: BTreeMap<RouteName, AutoReplay>,
-}
-
-impl Default for DeadLetterTerms {
-    fn default() -> Self {
-        DeadLetterTerms { max_size: archive::SIZE_MAX_DEFAULT, archive: None, auto_replay: BTreeMap::new() }
-    }
-}
-
 /// The parts of an engine.
 #[derive(Debug)]
 pub struct Parts {
@@ -223,7 +81,7 @@ pub struct Parts {
     pub routes: Routes,
     pub settings: Settings,
     /// Shared with the transport that delivers to endpoints.
-    pub endpoints: Arc<Book>,
+    pub endpoints: Arc<EndpointRegistry>,
     /// That transport, if there is one.
     pub webhook: Option<Arc<Webhook>>,
     pub accounts: Accounts,
@@ -231,9 +89,9 @@ pub struct Parts {
     /// Protection of providers; one that is not here has its routes' concurrency and nothing else.
     pub providers: BTreeMap<Box<str>, ProviderTerms>,
     /// The store's values that all nodes share.
-    found: Vec<(Shelf, Vec<Note>)>,
+    found: Vec<(Namespace, Vec<KvEntry>)>,
     /// This process's description for the others that share the store.
-    pub about: About,
+    pub info: NodeInfo,
     /// Terms of the dead letter queue.
     pub dead_letters: DeadLetterTerms,
     /// Rules of alerts.
@@ -243,7 +101,7 @@ pub struct Parts {
     /// Takes spans; absent where no traces are recorded.
     pub tracer: Option<Arc<dyn Tracer>>,
     pub clock: Arc<dyn Clock>,
-    pub chance: Chance,
+    pub random: Arc<Random>,
 }
 
 impl Parts {
@@ -252,9 +110,9 @@ impl Parts {
         routes: Routes,
         settings: Settings,
         clock: Arc<dyn Clock>,
-        chance: Chance,
+        random: impl Into<Arc<Random>>,
     ) -> Self {
-        let endpoints = Arc::new(Book::new(clock.clone()));
+        let endpoints = Arc::new(EndpointRegistry::new(clock.clone()));
         Parts {
             store,
             routes,
@@ -265,13 +123,13 @@ impl Parts {
             tenants: Tenants::default(),
             providers: BTreeMap::new(),
             found: Vec::new(),
-            about: About::default(),
+            info: NodeInfo::default(),
             dead_letters: DeadLetterTerms::default(),
             alerts: AlertTerms::default(),
             trail: None,
             tracer: None,
             clock,
-            chance,
+            random: random.into(),
         }
     }
 
@@ -279,117 +137,109 @@ impl Parts {
     /// the start: no callback must be missed and no broken provider asked because the process is young.
     pub async fn read_back(&mut self) -> Result<(), StoreError> {
         let now = self.clock.now();
-        self.found = refresh::read(&*self.store, now).await?;
-        self.endpoints.read_again(&*self.store, now).await?;
-        self.accounts.read_again(&*self.store, now).await
+        for namespace in gate::NAMESPACES {
+            self.found.push((namespace, self.store.kv_list(namespace, now).await?));
+        }
+        self.endpoints.reload(&*self.store, now).await?;
+        self.accounts.reload(&*self.store, now).await
+    }
+}
+
+/// A running engine. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Engine(Arc<Rooms>);
+
+/// The rooms of an engine, each with its own state.
+#[derive(Debug)]
+pub struct Rooms {
+    /// Takes jobs in.
+    pub intake: Intake,
+    /// Makes attempts; serves workers and calls.
+    pub attempts: Arc<Attempts>,
+    /// Decides what may start, and takes operators' acts on providers, routes and companies.
+    pub gate: Arc<Gate>,
+    pub dlq: Arc<DeadLetters>,
+    pub audit: Arc<AuditTrail>,
+    pub notifier: Arc<Notifier>,
+    pub endpoint_admin: EndpointAdmin,
+    pub tiss: TissDecisions,
+    pub metrics: Arc<Metrics>,
+    pub gauges: Arc<GaugeReader>,
+    pub alerts: Arc<AlertRunner>,
+    pub nodes: Arc<Nodes>,
+    settings: Settings,
+    routes: Routes,
+    store: Arc<dyn Store>,
+    lifecycle: Arc<Lifecycle>,
+}
+
+impl Deref for Engine {
+    type Target = Rooms;
+
+    fn deref(&self) -> &Rooms {
+        &self.0
     }
 }
 
 impl Engine {
-    /// Starts the duties: a claimer per route that this process carries, sweepers, heartbeat, janitor.
+    /// Wires the rooms and starts their tasks.
     pub fn start(parts: Parts) -> Engine {
-        let Parts {
-            store,
-            routes,
-            settings,
-            endpoints,
-            accounts,
-            tenants,
-            providers,
-            found,
-            about,
-            dead_letters,
-            alerts,
-            trail: trail_terms,
-            tracer,
-            webhook,
-            clock,
-            chance,
-        } = parts;
-        let ledger = Arc::new(Ledger::new(routes.names()));
-        store.watch(Arc::new(StoreWatcher { ledger: ledger.clone(), clock: clock.clone() }));
-        endpoints.shares(&store);
-        let providers = providers_of(&routes, &providers);
-        let doors = routes.iter().map(|route| &route.name);
-        let doors = doors.map(|name| (name.clone(), Arc::new(Agreed::new(ROUTES, name.as_str())))).collect();
-        let webhooks = routes.iter().filter(|route| route.transport_name() == "webhook");
-        let inner = Arc::new(Inner {
-            providers,
-            tenants,
-            doors,
-            said: Notify::new(),
-            callback_route: webhooks
-                .min_by_key(|route| route.name.as_str() != "webhook")
-                .map(|route| route.name.clone()),
-            store,
-            routes,
-            settings,
-            events: Events::default(),
-            endpoints,
-            webhook,
-            accounts,
-            nodes: Nodes::new(about, clock.now()),
-            keeper: Keeper::new(trail_terms.clone()),
-            clock,
-            chance,
-            beats: Arc::default(),
-            reads: Reads::default(),
-            dead_letters,
-            bulks: Bulks::default(),
-            entries: Entries::default(),
-            ledger,
-            standing: Standing::default(),
-            held_up: HeldUp::default(),
-            shortages: Shortages::default(),
-            ringing: Ringing::new(alerts),
-            tracer,
-            deliveries: TaskTracker::new(),
-            unwritten: AtomicU64::new(0),
-            abandoned: AtomicU64::new(0),
-            duties: TaskTracker::new(),
-            heartbeat: TaskTracker::new(),
-            stopping: CancellationToken::new(),
-            stopped: CancellationToken::new(),
-            broken: CancellationToken::new(),
-            broken_why: parking_lot::Mutex::new(None),
-        });
-        for (shelf, notes) in &found {
+        let mut parts = parts;
+        let (found, trail) = (std::mem::take(&mut parts.found), parts.trail.clone());
+        let engine = Engine(Arc::new(wire(parts)));
+        engine.start_tasks(&found, trail);
+        engine
+    }
+
+    fn start_tasks(&self, found: &[(Namespace, Vec<KvEntry>)], trail: Option<TrailTerms>) {
+        let Rooms { attempts, gate, dlq, lifecycle, store, .. } = &**self;
+        for (namespace, entries) in found {
             // No task writes yet that could be too busy to listen.
-            let _ = inner.learn(*shelf, notes, Instant::now(), Teller::Ourselves);
+            let _ = gate.take_in(*namespace, entries, Instant::now(), Source::BeforeStart);
         }
-        for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
-            inner.duties.spawn(claimer::run(inner.clone(), route.clone()));
+        let duties = &lifecycle.duties;
+        for route in self.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
+            duties.spawn(claimer::run(attempts.clone(), route.clone()));
         }
-        for route in inner.routes.iter().filter(|route| route.fallback.acts_on_open()) {
-            inner.duties.spawn(closed_off::run(inner.clone(), route.clone()));
+        for route in self.routes.iter().filter(|route| route.fallback.acts_on_open()) {
+            duties.spawn(open_breaker_fallback::run(attempts.clone(), route.clone()));
         }
-        if let Some(bell) = inner.store.notes_changed() {
-            inner.duties.spawn(refresh::run(inner.clone(), bell));
+        if let Some(changes) = store.kv_changes() {
+            let rooms: Vec<Arc<dyn sync::Synced>> =
+                vec![Arc::new(GateSync(gate.clone())), self.notifier.clone()];
+            duties.spawn(sync::run(store.clone(), rooms, lifecycle.clone(), changes));
         }
-        inner.duties.spawn(sweeper::run_orphaned(inner.clone()));
-        inner.duties.spawn(sweeper::run_overdue(inner.clone()));
-        inner.duties.spawn(warn_of_stranded_jobs(Engine { inner: inner.clone() }));
-        inner.heartbeat.spawn(heartbeat::run(inner.clone()));
-        inner.heartbeat.spawn(nodes::run(inner.clone()));
-        if let Some(terms) = trail_terms {
-            inner.heartbeat.spawn(trail::archiver::run(inner.clone(), terms));
+        duties.spawn(rescuer::run_orphaned(attempts.clone()));
+        duties.spawn(rescuer::run_overdue(attempts.clone()));
+        duties.spawn(self.clone().warn_of_stranded_jobs());
+        lifecycle.heartbeat.spawn(run_heartbeat(attempts.leases.clone()));
+        lifecycle.heartbeat.spawn(self.nodes.clone().run());
+        if let Some(terms) = trail {
+            lifecycle.heartbeat.spawn(archiver::run(self.audit.clone(), terms));
         }
-        inner.duties.spawn(janitor::run(inner.clone()));
-        inner.duties.spawn(entries::run(inner.clone()));
-        inner.duties.spawn(alerts::run(inner.clone()));
-        inner.duties.spawn(bulk::run(Engine { inner: inner.clone() }));
-        if let Some(archive) = inner.dead_letters.archive.clone() {
-            inner.duties.spawn(archive::run(Engine { inner: inner.clone() }, archive));
+        let pruner = Pruner {
+            jobs: attempts.jobs.clone(),
+            metrics: self.metrics.clone(),
+            clock: attempts.clock.clone(),
+            lifecycle: lifecycle.clone(),
+            retention: self.settings.retention.clone(),
+            dead_letter_ttl: self.settings.dead_letter_ttl,
+        };
+        duties.spawn(pruner.run());
+        duties.spawn(dlq.rate.clone().run(lifecycle.clone()));
+        duties.spawn(self.alerts.clone().run());
+        duties.spawn(bulk::run(dlq.clone()));
+        if let Some(archive) = dlq.terms.archive.clone() {
+            duties.spawn(archive::run(dlq.clone(), archive));
         }
-        if !inner.dead_letters.auto_replay.is_empty() {
-            inner.duties.spawn(auto_replay::run(Engine { inner: inner.clone() }));
+        if !dlq.terms.auto_replay.is_empty() {
+            duties.spawn(auto_replay::run(dlq.clone()));
         }
-        Engine { inner }
     }
 
     /// Stops within the grace; see [`Engine::stop_by`].
     pub async fn stop(&self) -> Result<(), StopError> {
-        self.stop_by(Instant::now() + self.inner.settings.stop_grace).await
+        self.stop_by(Instant::now() + self.settings.stop_grace).await
     }
 
     /// Stops claiming, waits until the deadline for running deliveries, then closes the store. It returns
@@ -398,38 +248,38 @@ impl Engine {
     /// A delivery that has not ended by then keeps its lease and comes back as an orphan at the next start:
     /// it may have been sent, so it is not thrown away and not called delivered, and the stop is an error.
     pub async fn stop_by(&self, deadline: Instant) -> Result<(), StopError> {
-        let inner = &self.inner;
-        inner.stopping.cancel();
+        let lifecycle = &self.lifecycle;
+        lifecycle.stopping.cancel();
         let work_ends = async {
-            inner.duties.close();
-            inner.duties.wait().await;
-            inner.deliveries.close();
-            inner.deliveries.wait().await;
+            lifecycle.duties.close();
+            lifecycle.duties.wait().await;
+            lifecycle.deliveries.close();
+            lifecycle.deliveries.wait().await;
         };
         if tokio::time::timeout_at(deadline, work_ends).await.is_err() {
             tracing::warn!(
-                running = inner.beats.running_count(),
+                running = self.attempts.leases.running_count(),
                 "Work is still running after the grace; its deliveries will be repeated after the restart"
             );
         }
-        inner.stopped.cancel();
+        lifecycle.stopped.cancel();
         let rest_ends = async {
-            inner.duties.wait().await;
-            inner.deliveries.close();
-            inner.deliveries.wait().await;
-            inner.heartbeat.close();
-            inner.heartbeat.wait().await;
+            lifecycle.duties.wait().await;
+            lifecycle.deliveries.close();
+            lifecycle.deliveries.wait().await;
+            lifecycle.heartbeat.close();
+            lifecycle.heartbeat.wait().await;
         };
         if tokio::time::timeout_at(last_step(deadline), rest_ends).await.is_err() {
             tracing::warn!(
                 "The store did not take all that a stop writes down; other nodes find out by themselves"
             );
         }
-        match tokio::time::timeout_at(last_step(deadline), inner.store.close()).await {
+        match tokio::time::timeout_at(last_step(deadline), self.store.close()).await {
             Ok(closed) => closed?,
             Err(_) => return Err(StoreError::Unavailable("it was not closed in time".to_owned()).into()),
         }
-        match (inner.unwritten.load(Ordering::Relaxed), inner.abandoned.load(Ordering::Relaxed)) {
+        match (lifecycle.unwritten_outcomes(), lifecycle.abandoned_deliveries()) {
             (0, 0) => Ok(()),
             (outcomes, deliveries) => Err(StopError::Unfinished { outcomes, deliveries }),
         }
@@ -437,55 +287,222 @@ impl Engine {
 
     /// Resolves when the store has failed for good, with the reason.
     pub async fn broken(&self) -> String {
-        self.inner.broken.cancelled().await;
-        self.inner.broken_why.lock().clone().unwrap_or_default()
+        self.lifecycle.store_failure().await
     }
 
     /// Tells the channels for alerts that the store has failed, as far as they can be reached at once.
     pub async fn tell_that_it_broke(&self, why: &str) {
-        past_the_store::tell_that_the_store_broke(&self.inner, why).await;
+        self.notifier.tell_that_the_store_failed(&self.settings.node, why).await;
     }
 
-    pub fn is_stopping(&self) -> bool {
-        self.inner.stopping.is_cancelled()
-    }
-
-    pub fn routes(&self) -> &Routes {
-        &self.inner.routes
-    }
-
-    pub fn settings(&self) -> &Settings {
-        &self.inner.settings
-    }
-
-    pub fn events(&self) -> &Events {
-        &self.inner.events
-    }
-
-    pub fn endpoints(&self) -> &Book {
-        &self.inner.endpoints
-    }
-
-    pub fn accounts(&self) -> &Accounts {
-        &self.inner.accounts
-    }
-
-    /// The read side, for API and command line.
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.inner.store
-    }
-
-    pub fn now(&self) -> recado_core::Timestamp {
-        self.inner.clock.now()
+    /// Warns of jobs that were taken in when their route could still deliver, and wait in vain now.
+    async fn warn_of_stranded_jobs(self) {
+        let Ok(counts) = self.store.counts(self.now()).await else { return };
+        for (route, jobs) in counts.waiting_by_route {
+            if let Some(why) = self.routes.why_undeliverable(route.as_str()) {
+                tracing::warn!(route = %route, jobs, why, "Jobs wait for a route that cannot deliver; they go to the dead letter queue when they expire");
+            }
+        }
     }
 }
 
-/// The deadline of a step of a stop that begins now.
+impl Rooms {
+    pub fn is_stopping(&self) -> bool {
+        self.lifecycle.is_stopping()
+    }
+
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The store's read queries.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.attempts.clock.now()
+    }
+}
+
+/// Makes the rooms, lower ones first.
+fn wire(parts: Parts) -> Rooms {
+    let Parts { store, settings, endpoints, tenants, accounts, clock, random, .. } = parts;
+    let routes = parts.routes.with_unknown(settings.dead_letter_ttl, settings.crashes_max);
+    let lifecycle = Arc::<Lifecycle>::default();
+    let metrics = Arc::new(Metrics::new(routes.names(), clock.clone()));
+    let (inspect, kv, audit_log): (Arc<dyn Inspect>, Arc<dyn KeyValue>, Arc<dyn AuditLog>) =
+        (store.clone(), store.clone(), store.clone());
+    let jobs: Arc<dyn JobStore> = Arc::new(InstrumentedStore::new(store.clone(), metrics.clone()));
+    let traces = Traces::new(parts.tracer, random.clone());
+    let rate = Arc::new(DeadLetterRate::new(kv.clone(), clock.clone()));
+
+    endpoints.share(&kv);
+    let webhooks = routes.iter().filter(|route| route.transport_name() == "webhook");
+    let callback_route = webhooks.min_by_key(|route| route.name.as_str() != "webhook");
+    let notifier = Arc::new(Notifier {
+        events: Events::default(),
+        endpoints,
+        accounts,
+        notices: settings.notices.clone(),
+        callback_route: callback_route.map(|route| route.name.clone()),
+        job_ttl: settings.job_ttl,
+        jobs: jobs.clone(),
+        kv: kv.clone(),
+        clock: clock.clone(),
+        direct: DirectSender {
+            routes: routes.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            lifecycle: lifecycle.clone(),
+        },
+    });
+
+    let route_names = routes.iter().map(|route| &route.name);
+    let route_control = |name: &RouteName| (name.clone(), Arc::new(SharedValue::new(ROUTES, name.as_str())));
+    let gate = Arc::new(Gate {
+        providers: providers_of(&routes, &parts.providers),
+        tenants,
+        route_controls: route_names.map(route_control).collect(),
+        deferrals: Deferrals::default(),
+        changed: Notify::new(),
+        shared: Arc::new(SharedStore::new(kv.clone(), audit_log.clone(), clock.clone(), lifecycle.clone())),
+        kv: kv.clone(),
+        notifier: notifier.clone(),
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+        lifecycle: lifecycle.clone(),
+        routes: routes.clone(),
+    });
+
+    let (node, lease) = (settings.node.clone(), settings.lease);
+    let leases =
+        Arc::new(HeldLeases::new(jobs.clone(), clock.clone(), lifecycle.clone(), node.clone(), lease));
+    let attempts = Arc::new(Attempts {
+        routes: routes.clone(),
+        gate: gate.clone(),
+        leases: leases.clone(),
+        jobs: jobs.clone(),
+        inspect: inspect.clone(),
+        notifier: notifier.clone(),
+        metrics: metrics.clone(),
+        dead_letter_rate: rate.clone(),
+        traces: traces.clone(),
+        shortages: Shortages::default(),
+        clock: clock.clone(),
+        random: random.clone(),
+        lifecycle: lifecycle.clone(),
+        turn_jobs: settings.turn_jobs,
+    });
+
+    let dlq = Arc::new(DeadLetters {
+        terms: parts.dead_letters,
+        routes: routes.clone(),
+        gate: gate.clone(),
+        store: store.clone(),
+        jobs: jobs.clone(),
+        notifier: notifier.clone(),
+        metrics: metrics.clone(),
+        rate,
+        clock: clock.clone(),
+        random: random.clone(),
+        lifecycle: lifecycle.clone(),
+        node: node.clone(),
+        trail_dir: parts.trail.as_ref().map(|terms| terms.dir.clone()),
+        bulk_changed: Notify::new(),
+    });
+    let audit = Arc::new(AuditTrail {
+        archive: AuditArchive::new(parts.trail),
+        store: store.clone(),
+        dlq: dlq.clone(),
+        notifier: notifier.clone(),
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+        random: random.clone(),
+        lifecycle: lifecycle.clone(),
+        node: node.clone(),
+        jobs_kept: settings.retention.ended_max_age,
+        reads: Reads::default(),
+    });
+    let gauges = Arc::new(GaugeReader {
+        inspect,
+        attempts: attempts.clone(),
+        audit: audit.clone(),
+        gate: gate.clone(),
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+        last: LastReading::default(),
+    });
+    let alerts = AlertRunner::new(
+        parts.alerts,
+        kv.clone(),
+        node.clone(),
+        gauges.clone(),
+        notifier.clone(),
+        lifecycle.clone(),
+    );
+    Rooms {
+        intake: Intake {
+            routes: routes.clone(),
+            jobs,
+            metrics: metrics.clone(),
+            traces,
+            clock: clock.clone(),
+            random: random.clone(),
+            lifecycle: lifecycle.clone(),
+            job_ttl: settings.job_ttl,
+        },
+        endpoint_admin: EndpointAdmin {
+            notifier: notifier.clone(),
+            gate: gate.clone(),
+            webhook: parts.webhook,
+            audit: audit_log.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+        },
+        tiss: TissDecisions {
+            routes: routes.clone(),
+            audit: audit_log,
+            metrics: metrics.clone(),
+            notifier: notifier.clone(),
+            clock: clock.clone(),
+            random,
+        },
+        nodes: Arc::new(Nodes {
+            node,
+            info: parts.info,
+            started_at: metrics.started_at(),
+            kv,
+            leases,
+            clock,
+            lifecycle: lifecycle.clone(),
+            ended_at_beats: Mutex::new(VecDeque::from([0])),
+        }),
+        alerts: Arc::new(alerts),
+        attempts,
+        gate,
+        dlq,
+        audit,
+        notifier,
+        metrics,
+        gauges,
+        settings,
+        routes,
+        store,
+        lifecycle,
+    }
+}
+
+/// Returns the deadline of a step of a stop that begins now.
 fn last_step(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + LAST_STEP_MAX)
 }
 
-/// One of each provider that a route names, however many do.
+/// Makes one of each provider that a route names, however many do.
 fn providers_of(
     routes: &Routes,
     terms: &BTreeMap<Box<str>, ProviderTerms>,
@@ -510,14 +527,4 @@ fn providers_of(
         (name.into(), Arc::new(Provider::new(name, terms, longest_wait)))
     };
     concurrency.into_iter().map(provider).collect()
-}
-
-/// Jobs that were taken in when their route could still deliver wait in vain now: that must not pass unseen.
-async fn warn_of_stranded_jobs(engine: Engine) {
-    let Ok(counts) = engine.store().counts(engine.now()).await else { return };
-    for (route, jobs) in counts.waiting_by_route {
-        if let Some(why) = engine.why_undeliverable(route.as_str()) {
-            tracing::warn!(route = %route, jobs, why, "Jobs wait for a route that cannot deliver; they go to the dead letter queue when they expire");
-        }
-    }
 }

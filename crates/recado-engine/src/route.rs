@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::decide::Terms;
-use recado_core::{Classifier, Job, Payload, RouteName};
+use recado_core::redact::{Speaker, discreet};
+use recado_core::{Classifier, Job, Payload, Policy, Reason, RouteName};
 use recado_transport::{DataFault, Transport};
 
 use crate::fallback::Fallback;
-use crate::providers::Provider;
-use crate::receivers::ReceiverId;
 
 /// The carrier of a route's jobs.
 #[derive(Clone, Debug)]
@@ -70,45 +70,86 @@ impl Route {
     }
 }
 
-/// One way out of a route: a provider and the transport that reaches it.
+/// All routes of a process, by name.
 #[derive(Clone, Debug)]
-pub struct Leg {
-    pub provider: Arc<Provider>,
-    pub transport: Arc<dyn Transport>,
+pub struct Routes {
+    by_name: BTreeMap<RouteName, Arc<Route>>,
+    /// Terms of jobs whose route is no longer configured.
+    unknown: Arc<Terms>,
 }
 
-impl Leg {
-    /// Returns the receiver that a job's data names, where users choose it.
-    pub(crate) fn receiver_of(&self, job: &Job) -> Option<ReceiverId> {
-        let receiver = self.transport.receiver(&job.data)?;
-        Some(ReceiverId { company: job.company.clone(), receiver })
+impl Default for Routes {
+    fn default() -> Self {
+        Routes::new([])
     }
 }
-
-/// All routes of a process, by name.
-#[derive(Clone, Debug, Default)]
-pub struct Routes(BTreeMap<RouteName, Arc<Route>>);
 
 impl Routes {
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
-        Routes(routes.into_iter().map(|route| (route.name.clone(), Arc::new(route))).collect())
+        let by_name = routes.into_iter().map(|route| (route.name.clone(), Arc::new(route))).collect();
+        let unknown = Terms {
+            policy: Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
+            dead_letter_ttl: Duration::ZERO,
+            crashes_max: 0,
+            start_over_after: None,
+        };
+        Routes { by_name, unknown: Arc::new(unknown) }
+    }
+
+    /// Sets what holds for jobs whose route is no longer configured.
+    pub(crate) fn with_unknown(mut self, dead_letter_ttl: Duration, crashes_max: u32) -> Self {
+        self.unknown = Arc::new(Terms { dead_letter_ttl, crashes_max, ..(*self.unknown).clone() });
+        self
     }
 
     pub fn get(&self, name: &str) -> Option<&Arc<Route>> {
-        self.0.get(name)
+        self.by_name.get(name)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
-        self.0.values()
+        self.by_name.values()
+    }
+
+    /// Returns the terms of a job's route.
+    pub(crate) fn terms_of(&self, route: &RouteName) -> &Terms {
+        self.get(route.as_str()).map_or(&*self.unknown, |route| &route.terms)
+    }
+
+    /// Returns the longest wait that an answer may impose on a route's jobs.
+    pub(crate) fn hold_max(&self, route: &RouteName) -> Duration {
+        self.get(route.as_str()).map_or(HOLD_MAX_DEFAULT, |route| route.hold_max())
     }
 
     /// The names of routes that take jobs, for messages.
     pub fn usable_names(&self) -> Vec<&str> {
-        let usable = self.0.values().filter(|route| !matches!(route.carrier, Carrier::Missing(_)));
+        let usable = self.by_name.values().filter(|route| !matches!(route.carrier, Carrier::Missing(_)));
         usable.map(|route| route.name.as_str()).collect()
     }
 
     pub fn names(&self) -> Vec<&str> {
-        self.0.keys().map(RouteName::as_str).collect()
+        self.by_name.keys().map(RouteName::as_str).collect()
+    }
+
+    /// Says why jobs of this route would wait in vain, if they would.
+    pub fn why_undeliverable(&self, name: &str) -> Option<String> {
+        match self.get(name).map(|route| &route.carrier) {
+            None => Some(self.unknown_route(name)),
+            Some(Carrier::Missing(what)) => Some(format!("route `{name}` cannot deliver yet: {what}")),
+            Some(Carrier::Transport(_) | Carrier::Workers) => None,
+        }
+    }
+
+    /// Says that there is no such route.
+    pub(crate) fn unknown_route(&self, name: &str) -> String {
+        let name = recado_core::reason::clip(name, recado_core::name::NAME_LEN_MAX);
+        format!("there is no route `{name}`; known routes: {}", self.names().join(", "))
+    }
+
+    /// Rewrites a provider's words about a job for readers that its payload is not meant for.
+    pub(crate) fn discreet(&self, job: &Job, words: &Reason) -> String {
+        let route = self.get(job.route.as_str());
+        let scripted = route.is_some_and(|route| route.transport_name() == "sandbox");
+        let speaker = if scripted { Speaker::Script } else { Speaker::Provider };
+        discreet(words.as_str(), &job.data, speaker)
     }
 }

@@ -12,16 +12,15 @@
 //! Absent on purpose: payloads, addresses and whatever a provider said; and sending, which is a [`Tracer`]'s.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, AttemptResult, Class, CompanyId, Job, JobId, Lease, RouteName, Timestamp, TraceParent,
+    Attempt, AttemptResult, Class, CompanyId, Job, JobId, Lease, Random, RouteName, Timestamp, TraceParent,
     Transition, Verdict,
 };
 use recado_observe::gauges::Spans;
 use tokio::time::Instant;
-
-use crate::engine::Inner;
 
 /// Takes spans to their collector.
 ///
@@ -74,26 +73,30 @@ impl From<&str> for Attribute {
 /// A span that has begun. It is recorded when it ends, and not at all when it is dropped. Kept in a box, because
 /// mostly there is none.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenSpan {
     span: Span,
     began: Instant,
 }
 
 /// The result of an attempt, for its trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Went<'a> {
+pub(crate) struct AttemptSummary<'a> {
     pub result: AttemptResult,
     pub class: Option<Class>,
     pub rule: Option<&'a str>,
 }
 
-impl<'a> From<&'a Attempt> for Went<'a> {
+impl<'a> From<&'a Attempt> for AttemptSummary<'a> {
     fn from(attempt: &'a Attempt) -> Self {
-        Went { result: attempt.result, class: attempt.error_classification, rule: attempt.rule.as_deref() }
+        AttemptSummary {
+            result: attempt.result,
+            class: attempt.error_classification,
+            rule: attempt.rule.as_deref(),
+        }
     }
 }
 
-impl<'a> From<&'a Verdict> for Went<'a> {
+impl<'a> From<&'a Verdict> for AttemptSummary<'a> {
     fn from(verdict: &'a Verdict) -> Self {
         let (result, failure) = match verdict {
             Verdict::Delivered { .. } => (AttemptResult::Sent, None),
@@ -101,7 +104,7 @@ impl<'a> From<&'a Verdict> for Went<'a> {
             Verdict::Failed(failure) if failure.uncertain => (AttemptResult::Uncertain, Some(failure)),
             Verdict::Failed(failure) => (AttemptResult::Failed, Some(failure)),
         };
-        Went {
+        AttemptSummary {
             result,
             class: failure.map(|failure| failure.class),
             rule: failure.map(|failure| &*failure.rule),
@@ -109,7 +112,24 @@ impl<'a> From<&'a Verdict> for Went<'a> {
     }
 }
 
-impl Inner {
+/// Records spans, where a tracer takes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Traces {
+    /// Absent where no traces are recorded.
+    tracer: Option<Arc<dyn Tracer>>,
+    random: Arc<Random>,
+}
+
+impl Traces {
+    pub fn new(tracer: Option<Arc<dyn Tracer>>, random: Arc<Random>) -> Self {
+        Traces { tracer, random }
+    }
+
+    /// Counts of spans so far, by result.
+    pub fn spans(&self) -> Option<Spans> {
+        self.tracer.as_ref().map(|tracer| tracer.spans())
+    }
+
     /// Something that a caller asks for begins, in the caller's trace or in one of its own. The span is there only
     /// if the trace is recorded.
     pub fn open(
@@ -118,14 +138,14 @@ impl Inner {
         traceparent: &mut Option<TraceParent>,
         (job_id, route, company): (&JobId, &RouteName, &CompanyId),
         started_at: Timestamp,
-    ) -> Option<Box<Open>> {
+    ) -> Option<Box<OpenSpan>> {
         let tracer = self.tracer.as_ref()?;
         let parent = *traceparent;
         let context = match parent {
-            Some(parent) => parent.with_span(self.chance.bits()),
+            Some(parent) => parent.with_span(self.random.next_u64()),
             None => {
-                let trace_id = u128::from(self.chance.bits()) << 64 | u128::from(self.chance.bits());
-                let begun = TraceParent::new(trace_id, self.chance.bits(), tracer.samples(trace_id))?;
+                let trace_id = u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64());
+                let begun = TraceParent::new(trace_id, self.random.next_u64(), tracer.samples(trace_id))?;
                 *traceparent.insert(begun)
             }
         };
@@ -143,13 +163,13 @@ impl Inner {
                 ("companyId", company.as_str().into()),
             ],
         };
-        context.is_sampled().then(|| Box::new(Open { span: span(), began: Instant::now() }))
+        context.is_sampled().then(|| Box::new(OpenSpan { span: span(), began: Instant::now() }))
     }
 
-    /// Ends a span that began with [`Inner::open`].
-    pub fn close(&self, open: Option<Box<Open>>, failed: bool, more: (&'static str, Attribute)) {
+    /// Ends a span that began with [`Traces::open`].
+    pub fn close(&self, open: Option<Box<OpenSpan>>, failed: bool, more: (&'static str, Attribute)) {
         let (Some(tracer), Some(open)) = (&self.tracer, open) else { return };
-        let Open { mut span, began } = *open;
+        let OpenSpan { mut span, began } = *open;
         span.took = began.elapsed();
         span.failed = failed;
         span.attributes.push(more);
@@ -157,7 +177,7 @@ impl Inner {
     }
 
     /// Records the attempt that a transition ends, if it ends one.
-    pub fn traced_attempt(
+    pub fn record_attempt(
         &self,
         lease: &Lease,
         provider: &str,
@@ -165,17 +185,17 @@ impl Inner {
         lasted: (Timestamp, Duration),
     ) {
         if let Some(attempt) = transition.attempt() {
-            self.traced(&lease.job, lease.attempt, provider, attempt.into(), lasted);
+            self.record(&lease.job, lease.attempt, provider, attempt.into(), lasted);
         }
     }
 
     /// Records an attempt, if its trace is recorded.
-    pub fn traced(
+    pub fn record(
         &self,
         job: &Job,
         attempt: u32,
         provider: &str,
-        went: Went<'_>,
+        summary: AttemptSummary<'_>,
         (started_at, took): (Timestamp, Duration),
     ) {
         let (Some(tracer), Some(parent)) = (&self.tracer, job.traceparent) else { return };
@@ -188,10 +208,10 @@ impl Inner {
             ("companyId", job.company.as_str().into()),
             ("provider", provider.into()),
             ("attempt", Attribute::Number(i64::from(attempt))),
-            ("result", went.result.as_str().into()),
+            ("result", summary.result.as_str().into()),
         ];
-        attributes.extend(went.class.map(|class| ("errorClassification", class.as_str().into())));
-        attributes.extend(went.rule.map(|rule| ("rule", rule.into())));
+        attributes.extend(summary.class.map(|class| ("errorClassification", class.as_str().into())));
+        attributes.extend(summary.rule.map(|rule| ("rule", rule.into())));
         tracer.record(Span {
             name: "attempt",
             kind: SpanKind::Client,
@@ -199,7 +219,7 @@ impl Inner {
             parent: Some(parent.span_id()),
             started_at,
             took,
-            failed: went.result != AttemptResult::Sent,
+            failed: summary.result != AttemptResult::Sent,
             attributes,
         });
     }

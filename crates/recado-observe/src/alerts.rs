@@ -15,7 +15,7 @@
 
 pub(crate) mod reading;
 mod rule;
-pub(crate) mod words;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::gauges::Gauges;
 use crate::ledger::Ledger;
 
 pub use rule::{AlertConfig, Measure, NotARule, Rule, RuleChange, Severity};
-pub use words::{Unit, Words};
+pub use text::{Unit, Words};
 
 /// The subject of an alert.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::spread::{Scale, Spread};
+use crate::histogram::{Scale, Spread};
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use recado_core::Timestamp;
 
-use crate::tally::Sum;
+use crate::counters::Sum;
 
 pub const HOUR: Duration = Duration::from_secs(60 * 60);
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);

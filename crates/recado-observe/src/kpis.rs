@@ -8,10 +8,10 @@ use std::time::Duration;
 use recado_core::Timestamp;
 use serde::Serialize;
 
-use crate::book::Book;
+use crate::aggregate::Book;
+use crate::counters::{RouteTally, RouteTotals, Sum};
 use crate::history::{HOUR, History, Parts};
 use crate::ledger::Routes;
-use crate::tally::{RouteTally, RouteTotals, Sum};
 
 /// A KPI: its figure beside its target.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]

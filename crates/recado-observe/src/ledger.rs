@@ -14,12 +14,12 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use recado_core::Timestamp;
 
-use crate::book::Book;
+use crate::aggregate::Book;
 use crate::fact::Fact;
 use crate::gauges::Gauges;
 use crate::history::SLOT_MS;
 use crate::kpis::{self, DeadLetterFlow, Kpis};
-use crate::sheet::Sheet;
+use crate::shard_counters::Sheet;
 use crate::{OTHER, metrics};
 
 const SHARDS: usize = 16;

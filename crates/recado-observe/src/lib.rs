@@ -14,20 +14,20 @@
 //! Reading order: [`fact`] → [`ledger`] → [`history`] → [`metrics`](Ledger::metrics) → [`kpis`] → [`alerts`]
 //! → [`prometheus`].
 
+mod aggregate;
 pub mod alerts;
-mod book;
+mod counters;
 mod exposition;
 pub mod fact;
 pub mod gauges;
+mod histogram;
 pub mod history;
 pub mod kpis;
 pub mod ledger;
 mod metrics;
 pub mod prometheus;
-mod seats;
-mod sheet;
-mod spread;
-mod tally;
+mod shard_counters;
+mod top_k;
 
 pub use alerts::{
     AlertChange, AlertConfig, Alerts, AlertsState, Change, Firing, Rule, RuleChange, Severity, Subject,

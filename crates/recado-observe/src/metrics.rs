@@ -14,11 +14,11 @@ mod required;
 
 use recado_core::Timestamp;
 
-use crate::book::Book;
+use crate::aggregate::Book;
+use crate::counters::{RouteTally, RouteTotals};
 use crate::exposition::Page;
 use crate::gauges::Gauges;
 use crate::ledger::Routes;
-use crate::tally::{RouteTally, RouteTotals};
 
 pub(crate) fn render(book: &Book, routes: &Routes, gauges: &Gauges, now: Timestamp) -> String {
     let mut page = Page::default();

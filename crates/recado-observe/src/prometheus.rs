@@ -9,7 +9,7 @@ use std::fmt::Write;
 use recado_core::time::show_duration;
 
 use crate::alerts::reading::{JUMP_FLOOR, PROCESSING_QUANTILE};
-use crate::alerts::words::Unit;
+use crate::alerts::text::Unit;
 use crate::alerts::{AlertConfig, Measure, Rule};
 
 /// The rules as a file that Prometheus reads.

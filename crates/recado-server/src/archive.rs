@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use recado_core::Timestamp;
-use recado_engine::archive::Archive;
+use recado_engine::dlq::archive::Archive;
 
 /// Inside the data directory.
 const DIRECTORY: &str = "dlq-archive";

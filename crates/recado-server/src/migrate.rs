@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use recado_core::payload::digest_of;
 use recado_core::{Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Timestamp, Transition};
-use recado_engine::{bulk, nodes};
+use recado_engine::dlq::bulk;
+use recado_engine::duties::nodes;
 use recado_store::{
-    Claim, Durability, Fence, FencedWrite, Note, NoteWrite, Pick, Settled, Settlement, Shelf, Standing,
-    Store, StoreError, Transfer, Turns,
+    Claim, Durability, Fence, FencedWrite, JobSnapshot, KvEntry, KvWrite, Namespace, Pick, Settled,
+    Settlement, Standing, Store, StoreError, Turns,
 };
 use serde::Serialize;
 
@@ -154,11 +155,11 @@ pub enum Step {
     Checked { done: u64, of: u64 },
 }
 
-/// Moves all jobs and the notes of these shelves.
+/// Moves all jobs and the notes of these namespaces.
 pub async fn move_all(
     from: &Named,
     to: &Named,
-    shelves: &[Shelf],
+    namespaces: &[Namespace],
     now: Timestamp,
     mut watch: impl FnMut(Step),
 ) -> Result<Moved, MoveError> {
@@ -173,9 +174,9 @@ pub async fn move_all(
     if !queue.is_same_as(&arrived) {
         return Err(MoveError::Differs { what: "the order of the dead letters differs".to_owned() });
     }
-    let notes = copy_notes(from, to, run.target, &queue, shelves, now).await?;
+    let notes = copy_notes(from, to, run.target, &queue, namespaces, now).await?;
     let moved = Moved { jobs, notes, records, leases_ended };
-    check(to, moved, shelves, now, &mut watch).await?;
+    check(to, moved, namespaces, now, &mut watch).await?;
     end(from, to, run, now).await?;
     Ok(moved)
 }
@@ -287,7 +288,7 @@ async fn refuse_if_taken(to: &Named, mark: Option<&Mark>, now: Timestamp) -> Res
 
 /// Refuses a store whose nodes still run: it would change under the move.
 async fn refuse_if_used(side: &Named, now: Timestamp) -> Result<Result<(), MoveError>, StoreError> {
-    let found = side.store.notes(nodes::SHELF, now).await?;
+    let found = side.store.kv_list(nodes::NAMESPACE, now).await?;
     if found.is_empty() {
         return Ok(Ok(()));
     }
@@ -386,28 +387,28 @@ async fn copy_notes(
     to: &Named,
     fence: Fence,
     queue: &Queue,
-    shelves: &[Shelf],
+    namespaces: &[Namespace],
     now: Timestamp,
 ) -> Result<Tally, MoveError> {
     let mut tally = Tally::default();
-    for shelf in shelves {
-        let mut notes = from.store.notes(*shelf, now).await.map_err(MoveError::source)?;
-        if *shelf == bulk::SHELF {
+    for namespace in namespaces {
+        let mut notes = from.store.kv_list(*namespace, now).await.map_err(MoveError::source)?;
+        if *namespace == bulk::NAMESPACE {
             for note in &mut notes {
                 let moved = queue.moved_bulk(&*from.store, &*to.store, note.value.clone()).await;
                 note.value = moved.map_err(MoveError::source)?;
             }
         }
-        notes.iter().for_each(|note| tally.add(note_digest(*shelf, note)));
-        let writes = notes.into_iter().map(|note| NoteWrite {
-            shelf: *shelf,
+        notes.iter().for_each(|note| tally.add(note_digest(*namespace, note)));
+        let writes = notes.into_iter().map(|note| KvWrite {
+            namespace: *namespace,
             key: note.key,
             value: Some(note.value),
             expect: None,
             expires_at: note.expires_at,
             audit: Vec::new(),
         });
-        let writes = FencedWrite::WriteNotes(writes.collect(), now);
+        let writes = FencedWrite::KvWrite(writes.collect(), now);
         to.store.write_fenced(fence, writes).await.map_err(MoveError::target)?;
     }
     Ok(tally)
@@ -417,7 +418,7 @@ async fn copy_notes(
 async fn check(
     to: &Named,
     moved: Moved,
-    shelves: &[Shelf],
+    namespaces: &[Namespace],
     now: Timestamp,
     watch: &mut impl FnMut(Step),
 ) -> Result<(), MoveError> {
@@ -439,9 +440,9 @@ async fn check(
     same("jobs", moved.jobs, found)?;
     same("audit records", moved.records, unarchived.tally())?;
     let mut found = Tally::default();
-    for shelf in shelves {
-        let here = to.store.notes(*shelf, now).await.map_err(MoveError::target)?;
-        here.iter().for_each(|note| found.add(note_digest(*shelf, note)));
+    for namespace in namespaces {
+        let here = to.store.kv_list(*namespace, now).await.map_err(MoveError::target)?;
+        here.iter().for_each(|note| found.add(note_digest(*namespace, note)));
     }
     same("notes", moved.notes, found)
 }
@@ -459,7 +460,7 @@ fn same(what: &str, given: Tally, found: Tally) -> Result<(), MoveError> {
 
 /// Everything that can be read of a job; payloads beside, because `Debug` keeps them to itself. Of checksums only what
 /// they find: a job that came without one gets one, and one that has ended needs none.
-fn digest(transfer: &Transfer) -> u128 {
+fn digest(transfer: &JobSnapshot) -> u128 {
     let damage = match (&transfer.standing, &transfer.dead_letter) {
         (Standing::Ended { .. }, _) => None,
         (_, Some(entry)) => entry.damage(),
@@ -478,8 +479,8 @@ fn digest(transfer: &Transfer) -> u128 {
 }
 
 /// Without the version, which belongs to its store.
-fn note_digest(shelf: Shelf, note: &Note) -> u128 {
-    digest_of(&[shelf.as_str(), &note.key, note.value.as_str(), &format!("{:?}", note.expires_at)])
+fn note_digest(namespace: Namespace, note: &KvEntry) -> u128 {
+    digest_of(&[namespace.as_str(), &note.key, note.value.as_str(), &format!("{:?}", note.expires_at)])
 }
 
 #[cfg(test)]

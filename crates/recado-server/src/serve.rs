@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
 use recado_config::{Config, Log, batch_body_max_bytes};
-use recado_core::Timestamp;
+use recado_core::{Random, Timestamp};
+use recado_engine::duties::nodes::{self, NodeInfo};
 use recado_engine::engine::LAST_STEP_MAX;
-use recado_engine::nodes::{self, About};
-use recado_engine::{Chance, Clock, Engine, Parts, SteadyClock, SystemClock};
+use recado_engine::{Clock, Engine, Parts, SteadyClock, SystemClock};
 use recado_store::{Store, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
@@ -79,11 +79,11 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     let descriptors = descriptors::raise_limit();
     let (store, clock) = open(config).await?;
     let settings = wiring::engine_settings(config, node());
-    let about = About { host: host().into(), listen: Some(address.to_string().into()) };
-    refuse_in_move(config, &*store, &settings.node, &about, clock.now()).await?;
+    let info = NodeInfo { host: host().into(), listen: Some(address.to_string().into()) };
+    refuse_in_move(config, &*store, &settings.node, &info, clock.now()).await?;
     let Wiring { routes, endpoints, webhook } = Wiring::new(config)?;
-    let mut parts = Parts::new(store.clone(), routes, settings, clock.clone(), Chance::from_entropy());
-    parts.about = about;
+    let mut parts = Parts::new(store.clone(), routes, settings, clock.clone(), Random::from_entropy());
+    parts.info = info;
     parts.endpoints = endpoints;
     parts.webhook = webhook;
     parts.providers = config.protection.clone();
@@ -130,7 +130,7 @@ async fn refuse_in_move(
     config: &Config,
     store: &dyn Store,
     node: &str,
-    about: &About,
+    about: &NodeInfo,
     now: Timestamp,
 ) -> Result<(), String> {
     nodes::register(store, node, about, now).await;
@@ -236,7 +236,8 @@ pub async fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), S
 }
 
 async fn open_redis(options: &RedisOptions) -> Result<RedisStore, String> {
-    RedisStore::open(options).await.map_err(|error| format!("cannot open the store: {error}"))
+    let opened = RedisStore::open(options, Arc::new(Random::from_entropy())).await;
+    opened.map_err(|error| format!("cannot open the store: {error}"))
 }
 
 /// Nodes that share a store share its time.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_config::{Config, Delivery, RouteConfig, TransportConfig};
-use recado_engine::alerts::AlertTerms;
-use recado_engine::endpoints::Book;
-use recado_engine::trail::TrailTerms;
+use recado_engine::audit::TrailTerms;
+use recado_engine::duties::alerts::AlertTerms;
+use recado_engine::notify::endpoints::EndpointRegistry;
 use recado_engine::{Carrier, DeadLetterTerms, Route, Routes, Settings, SystemClock};
 use recado_store::Retention;
 use recado_store_embedded::EmbeddedOptions;
@@ -26,7 +26,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Wiring {
     pub routes: Routes,
     /// Shared by the engine and the transports that deliver to endpoints.
-    pub endpoints: Arc<Book>,
+    pub endpoints: Arc<EndpointRegistry>,
     /// Signs webhooks, of the route that events go out by.
     pub webhook: Option<Arc<Webhook>>,
 }
@@ -34,7 +34,7 @@ pub struct Wiring {
 impl Wiring {
     /// Builds every transport and the routes that use them.
     pub fn new(config: &Config) -> Result<Self, String> {
-        let endpoints = Arc::new(Book::new(Arc::new(SystemClock)));
+        let endpoints = Arc::new(EndpointRegistry::new(Arc::new(SystemClock)));
         for endpoint in &config.notice_endpoints {
             // Without a configured key, the signature is made with a random one.
             let key = endpoint.key.clone().unwrap_or_else(|| Secret::generate(random_bytes()));
@@ -68,7 +68,7 @@ impl Transports {
         &mut self,
         provider: &str,
         config: &TransportConfig,
-        endpoints: &Arc<Book>,
+        endpoints: &Arc<EndpointRegistry>,
     ) -> Result<(), String> {
         fn built<T: Transport + 'static, E: ToString>(
             built: Result<T, E>,

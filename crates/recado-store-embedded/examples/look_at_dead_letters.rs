@@ -4,6 +4,7 @@
 //! cargo run --release -p recado-store-embedded --example look_at_dead_letters
 //! ```
 
+use recado_store::prelude::*;
 use std::error::Error;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use recado_core::{
     Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, NewJob, Payload, Priority, Reason,
     RouteName, Timestamp, Transition,
 };
-use recado_store::{Claim, DeadLetterFilter, GroupBy, PageRequest, Pick, Settlement, Store, Turns};
+use recado_store::{Claim, DeadLetterFilter, GroupBy, PageRequest, Pick, Settlement, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;

@@ -7,6 +7,7 @@
 //!
 //! Run it when the format gets a new version, under that version's name, and leave the old files alone.
 
+use recado_store::prelude::*;
 use std::error::Error;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use recado_core::{
     Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure,
     JobId, Lease, NewJob, Payload, Priority, Reason, RouteName, Timestamp, Transition,
 };
-use recado_store::{Claim, NoteWrite, Pick, Redrive, Settlement, Shelf, Store, Turns};
+use recado_store::{Claim, KvWrite, Namespace, Pick, Redrive, Settlement, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
@@ -81,14 +82,14 @@ impl Maker {
         let id = JobId::new("replaying")?;
         let expires_at = T0.plus(2 * DAY);
         self.0.redrive(Redrive { id, data, due_at: T0, expires_at, audit, follow_ups: Vec::new() }).await?;
-        self.write_notes().await
+        self.kv_write().await
     }
 
     /// One for good, one for an hour, and one that is gone: its version must not be given again.
-    async fn write_notes(&self) -> Done {
-        let shelf = Shelf::new("accounts");
-        let note = |key: &str, value: Option<Payload>| NoteWrite {
-            shelf,
+    async fn kv_write(&self) -> Done {
+        let namespace = Namespace::new("accounts");
+        let note = |key: &str, value: Option<Payload>| KvWrite {
+            namespace,
             key: key.into(),
             value,
             expect: None,
@@ -98,11 +99,11 @@ impl Maker {
         let value = || Payload::new(r#"{"marked":"não entrega"}"#).map(Some);
         let writes = vec![
             note("for-good", value()?),
-            NoteWrite { expires_at: Some(T0.plus(HOUR)), ..note("for-an-hour", value()?) },
+            KvWrite { expires_at: Some(T0.plus(HOUR)), ..note("for-an-hour", value()?) },
             note("removed", value()?),
             note("removed", None),
         ];
-        self.0.write_notes(writes, T0).await?;
+        self.0.kv_write(writes, T0).await?;
         Ok(())
     }
 

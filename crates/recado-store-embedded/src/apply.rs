@@ -569,8 +569,8 @@ impl Apply<'_> {
                 pruned.ended += 1;
             }
         }
-        pruned.notes = self.prune_notes(now)?;
-        pruned.more |= expired.len().max(pruned.notes as usize) >= PRUNE_ROWS_MAX;
+        pruned.kv_entries = self.prune_notes(now)?;
+        pruned.more |= expired.len().max(pruned.kv_entries as usize) >= PRUNE_ROWS_MAX;
         Ok(pruned)
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
-use recado_core::fair::round_robin_priority;
+use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, RouteName, Timestamp};
 use recado_store::TenantView;
 

@@ -1,7 +1,7 @@
 //! Jobs given and taken whole: to another store, or back from an archive.
 
 use recado_core::{AuditEvent, BodyHash, DeadLetter, DeadLetterState, Payload, Status, Timestamp};
-use recado_store::{Adopted, Page, Standing, Transfer};
+use recado_store::{Adopted, JobSnapshot, Page, Standing};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::Apply;
@@ -13,11 +13,11 @@ use crate::trail;
 type Result<T> = rusqlite::Result<T>;
 
 impl Apply<'_> {
-    pub fn adopt(&mut self, transfers: &[Transfer]) -> Result<Vec<Adopted>> {
+    pub fn adopt(&mut self, transfers: &[JobSnapshot]) -> Result<Vec<Adopted>> {
         transfers.iter().map(|transfer| self.adopt_one(transfer)).collect()
     }
 
-    fn adopt_one(&mut self, transfer: &Transfer) -> Result<Adopted> {
+    fn adopt_one(&mut self, transfer: &JobSnapshot) -> Result<Adopted> {
         let id = self.index.digest(transfer.job.id.as_str());
         let mut replaced = None;
         if let Some(place) = self.index.find(id) {
@@ -88,8 +88,8 @@ impl Apply<'_> {
             .map(|ended_at| ended_at.map(|at| (at, seq)))
     }
 
-    fn write_job(&self, seq: u64, transfer: &Transfer) -> Result<()> {
-        let Transfer { job, body_hash, standing, dead_letter, .. } = transfer;
+    fn write_job(&self, seq: u64, transfer: &JobSnapshot) -> Result<()> {
+        let JobSnapshot { job, body_hash, standing, dead_letter, .. } = transfer;
         let (status, ended_at, answer) = match standing {
             Standing::Waiting => ("waiting", None, None),
             Standing::Dead => (Status::Failed.as_str(), None, None),
@@ -181,14 +181,14 @@ impl Apply<'_> {
     }
 }
 
-pub fn transfers(file: &Connection, after: Option<u64>, limit: usize) -> Result<Page<Transfer>> {
+pub fn transfers(file: &Connection, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>> {
     let mut select = file.prepare_cached(&format!(
         "SELECT {JOB_COLUMNS}, jobs.bodyHash, jobs.status, jobs.endedAt, jobs.answer, jobs.seq FROM jobs \
          WHERE jobs.seq > ?1 ORDER BY jobs.seq LIMIT ?2"
     ))?;
     let after = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
     let rows = select.query_map(params![after, limit as i64 + 1], transfer)?;
-    let mut found: Vec<(u64, Transfer)> = rows.collect::<Result<_>>()?;
+    let mut found: Vec<(u64, JobSnapshot)> = rows.collect::<Result<_>>()?;
     let more = found.len() > limit;
     found.truncate(limit);
     for (seq, transfer) in &mut found {
@@ -199,7 +199,7 @@ pub fn transfers(file: &Connection, after: Option<u64>, limit: usize) -> Result<
     Ok(Page { items: found.into_iter().map(|(_, transfer)| transfer).collect(), next })
 }
 
-fn transfer(row: &Row<'_>) -> Result<(u64, Transfer)> {
+fn transfer(row: &Row<'_>) -> Result<(u64, JobSnapshot)> {
     let at = JOB_COLUMN_COUNT;
     let standing = match Status::parse(row.get_ref(at + 1)?.as_str()?) {
         None => Standing::Waiting,
@@ -210,7 +210,7 @@ fn transfer(row: &Row<'_>) -> Result<(u64, Transfer)> {
             answer: row.get::<_, Option<Box<str>>>(at + 3)?.map(Payload::trusted),
         },
     };
-    let transfer = Transfer {
+    let transfer = JobSnapshot {
         job: rows::job(row)?,
         body_hash: BodyHash(row.get(at).map(u128::from_be_bytes)?),
         standing,

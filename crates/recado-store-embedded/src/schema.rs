@@ -86,7 +86,8 @@ CREATE TABLE audit (
 CREATE INDEX audit_by_job ON audit (seq) WHERE seq IS NOT NULL;
 ";
 
-/// A note's version is its row's number: AUTOINCREMENT never gives one twice, whatever was removed meanwhile.
+/// Key-value entries; the column `shelf` is the namespace. An entry's version is its row's number: AUTOINCREMENT never
+/// gives one twice, whatever was removed meanwhile.
 const VERSION_2: &str = "
 CREATE TABLE notes (
   version   INTEGER PRIMARY KEY AUTOINCREMENT, -- a new one with every write
@@ -116,7 +117,7 @@ ALTER TABLE audit RENAME COLUMN record TO records; -- a line each, numbered from
 ";
 
 /// The provider that a lease was claimed for: an attempt that is lost with its process names it. Checksums of a job's
-/// ids, company and route, of the data that was accepted and of the data that is sent; and of a note's place and value.
+/// ids, company and route, of the data that was accepted and of the data that is sent; and of an entry's namespace, key and value.
 /// Rows of earlier versions have none and are not checked.
 const VERSION_5: &str = "
 ALTER TABLE leases ADD COLUMN provider TEXT;

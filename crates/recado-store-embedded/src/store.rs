@@ -1,5 +1,6 @@
 //! The front: hands each verb to the writer, each question to a reader.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Rout
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
-    JobFilter, JobView, LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView,
-    Transfer, Waker, Wakes, Watcher,
+    JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace, Page, PageRequest,
+    Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError, StoreReport, TenantFilter,
+    TenantView, Waker, Wakes, Watcher,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -231,7 +232,7 @@ impl Drop for EmbeddedStore {
 }
 
 #[async_trait]
-impl Store for EmbeddedStore {
+impl JobStore for EmbeddedStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         self.ask(|answer| Request::Enqueue(jobs, answer)).await
     }
@@ -268,7 +269,7 @@ impl Store for EmbeddedStore {
             let piece = self.ask(|answer| Request::Prune(retention.clone(), now, answer)).await?;
             all.ended += piece.ended;
             all.dead_letters += piece.dead_letters;
-            all.notes += piece.notes;
+            all.kv_entries += piece.kv_entries;
             all.more = piece.more;
             if !piece.more {
                 break;
@@ -277,47 +278,52 @@ impl Store for EmbeddedStore {
         Ok(all)
     }
 
-    /// In pieces, so that others get their turn in between; the log is folded once, when all are gone.
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        let (mut gone, mut rest) = (0, &ids[..]);
-        while !rest.is_empty() {
-            let some = rest[..rest.len().min(FORGET_JOBS_MAX)].to_vec();
-            let forgotten = self.ask(|answer| Request::Forget(some, answer)).await?;
-            gone += forgotten.jobs;
-            rest = &rest[forgotten.ids..];
-        }
-        self.fold_what_was_forgotten().await?;
-        Ok(gone)
-    }
-
-    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
-        self.ask(|answer| Request::Adopt(transfers, answer)).await
-    }
-
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        self.ask(|answer| Request::RaiseFence(fence, answer)).await
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        self.ask(|answer| Request::WriteFenced(fence, write, answer)).await
-    }
-
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        self.ask(|answer| Request::Record(events, answer)).await
-    }
-
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        self.ask(|answer| Request::TrimAudit(trim, answer)).await
-    }
-
-    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
-        self.ask(|answer| Request::WriteNotes(writes, now, answer)).await
-    }
-
     fn waker(&self, route: &RouteName) -> Waker {
         self.wakes.waker(route)
     }
 
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        // Whoever came first keeps listening.
+        let _ = self.watcher.set(watcher);
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Fsync
+    }
+
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        let seq = crate::apply::seq_of(token);
+        let held = self.index.lock().leases.get(&seq).cloned();
+        let Some(held) = held.filter(|held| crate::apply::token(seq, held.fence) == token) else {
+            return Ok(None);
+        };
+        let job =
+            self.readers.ask(move |file| crate::inspect::job(file, seq, Timestamp::from_millis(0))).await?;
+        Ok(job.map(|view| Lease {
+            token,
+            attempt: held.attempt,
+            claimed_at: Timestamp::from_millis(held.claimed_at),
+            expires_at: Timestamp::from_millis(held.expires_at),
+            job: view.job,
+            lost: None,
+        }))
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        // Before the writer: whoever closes the file last folds its log, and a reader could not.
+        self.readers.close();
+        let closed = self.ask(Request::Close).await;
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer {
+            // The writer has answered, so it is past its last transaction.
+            let _ = tokio::task::spawn_blocking(move || writer.join()).await;
+        }
+        closed
+    }
+}
+
+#[async_trait]
+impl Inspect for EmbeddedStore {
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
         self.readers.ask(move |file| crate::inspect::job(file, seq, now)).await
@@ -336,16 +342,6 @@ impl Store for EmbeddedStore {
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(Vec::new()) };
         self.readers.ask(move |file| crate::inspect::audit(file, seq)).await
-    }
-
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        let found = self.readers.ask(move |file| crate::trail::read(file, span, limit)).await?;
-        if !found.is_empty() {
-            // What a reader sees is committed, and may not have been forced to disk yet. A power cut could take it
-            // back and give its number to another record: whoever is told of it must be told when it is durable.
-            self.record(Vec::new()).await?;
-        }
-        Ok(found)
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
@@ -371,17 +367,6 @@ impl Store for EmbeddedStore {
 
     async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
         self.readers.ask(move |file| crate::inspect::oldest_dead_letters(file, limit)).await
-    }
-
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
-        self.readers.ask(move |file| crate::moving::transfers(file, after, limit)).await
-    }
-
-    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
-        let Some(seq) = self.row_of(id) else { return Ok(None) };
-        let page = self.readers.ask(move |file| crate::moving::transfers(file, Some(seq - 1), 1)).await?;
-        // Its row may have been forgotten in between, and the next one is somebody else's.
-        Ok(page.items.into_iter().find(|transfer| transfer.job.id == *id))
     }
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
@@ -431,52 +416,85 @@ impl Store for EmbeddedStore {
             unanswered: None,
         })
     }
+}
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        // Whoever came first keeps listening.
-        let _ = self.watcher.set(watcher);
+#[async_trait]
+impl KeyValue for EmbeddedStore {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        self.ask(|answer| Request::KvWrite(writes, now, answer)).await
     }
 
-    fn durability(&self) -> Durability {
-        Durability::Fsync
-    }
-
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
-        let seq = crate::apply::seq_of(token);
-        let held = self.index.lock().leases.get(&seq).cloned();
-        let Some(held) = held.filter(|held| crate::apply::token(seq, held.fence) == token) else {
-            return Ok(None);
-        };
-        let job =
-            self.readers.ask(move |file| crate::inspect::job(file, seq, Timestamp::from_millis(0))).await?;
-        Ok(job.map(|view| Lease {
-            token,
-            attempt: held.attempt,
-            claimed_at: Timestamp::from_millis(held.claimed_at),
-            expires_at: Timestamp::from_millis(held.expires_at),
-            job: view.job,
-            lost: None,
-        }))
-    }
-
-    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError> {
         let key: Box<str> = key.into();
-        self.readers.ask(move |file| crate::notes::note(file, shelf, &key, now)).await
+        self.readers.ask(move |file| crate::key_value::note(file, namespace, &key, now)).await
     }
 
-    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
-        self.readers.ask(move |file| crate::notes::notes(file, shelf, now)).await
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+        self.readers.ask(move |file| crate::key_value::notes(file, namespace, now)).await
+    }
+}
+
+#[async_trait]
+impl AuditLog for EmbeddedStore {
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.ask(|answer| Request::Record(events, answer)).await
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
-        // Before the writer: whoever closes the file last folds its log, and a reader could not.
-        self.readers.close();
-        let closed = self.ask(Request::Close).await;
-        let writer = self.writer.lock().take();
-        if let Some(writer) = writer {
-            // The writer has answered, so it is past its last transaction.
-            let _ = tokio::task::spawn_blocking(move || writer.join()).await;
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        self.ask(|answer| Request::TrimAudit(trim, answer)).await
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        let found = self.readers.ask(move |file| crate::trail::read(file, span, limit)).await?;
+        if !found.is_empty() {
+            // What a reader sees is committed, and may not have been forced to disk yet. A power cut could take it
+            // back and give its number to another record: whoever is told of it must be told when it is durable.
+            self.record(Vec::new()).await?;
         }
-        closed
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl Transfer for EmbeddedStore {
+    /// In pieces, so that others get their turn in between; the log is folded once, when all are gone.
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        let (mut gone, mut rest) = (0, &ids[..]);
+        while !rest.is_empty() {
+            let some = rest[..rest.len().min(FORGET_JOBS_MAX)].to_vec();
+            let forgotten = self.ask(|answer| Request::Forget(some, answer)).await?;
+            gone += forgotten.jobs;
+            rest = &rest[forgotten.ids..];
+        }
+        self.fold_what_was_forgotten().await?;
+        Ok(gone)
+    }
+
+    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+        self.ask(|answer| Request::Adopt(transfers, answer)).await
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        self.ask(|answer| Request::RaiseFence(fence, answer)).await
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        self.ask(|answer| Request::WriteFenced(fence, write, answer)).await
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        self.readers.ask(move |file| crate::moving::transfers(file, after, limit)).await
+    }
+
+    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+        let Some(seq) = self.row_of(id) else { return Ok(None) };
+        let page = self.readers.ask(move |file| crate::moving::transfers(file, Some(seq - 1), 1)).await?;
+        // Its row may have been forgotten in between, and the next one is somebody else's.
+        Ok(page.items.into_iter().find(|transfer| transfer.job.id == *id))
     }
 }

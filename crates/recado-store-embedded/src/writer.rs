@@ -21,7 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Timestamp};
 use recado_store::{
     Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence,
-    FencedWrite, NoteWrite, Noted, Pruned, Redrive, Redriven, Retention, Settled, StoreError, Transfer,
+    FencedWrite, JobSnapshot, KvWrite, KvWritten, Pruned, Redrive, Redriven, Retention, Settled, StoreError,
 };
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
@@ -74,12 +74,12 @@ pub enum Request {
     Discard(Box<Discard>, Answer<Discarded>),
     Prune(Retention, Timestamp, Answer<Pruned>),
     Forget(Vec<JobId>, Answer<Forgotten>),
-    Adopt(Vec<Transfer>, Answer<Vec<Adopted>>),
+    Adopt(Vec<JobSnapshot>, Answer<Vec<Adopted>>),
     RaiseFence(Fence, Answer<()>),
     WriteFenced(Fence, FencedWrite, Answer<Vec<Lease>>),
     Record(Vec<AuditEvent>, Answer<()>),
     TrimAudit(AuditTrim, Answer<u64>),
-    WriteNotes(Vec<NoteWrite>, Timestamp, Answer<Vec<Noted>>),
+    KvWrite(Vec<KvWrite>, Timestamp, Answer<Vec<KvWritten>>),
     /// Cut the log to nothing: what was forgotten still stands in it. Answers false when a reader is in the way.
     EmptyLog(Answer<bool>),
     Close(Answer<()>),
@@ -292,9 +292,7 @@ impl Writer {
                 }
                 Request::Record(events, answer) => later(apply.record(&events), answer, replies),
                 Request::TrimAudit(trim, answer) => later(apply.trim_audit(trim), answer, replies),
-                Request::WriteNotes(writes, now, answer) => {
-                    later(apply.write_notes(writes, now), answer, replies)
-                }
+                Request::KvWrite(writes, now, answer) => later(apply.kv_write(writes, now), answer, replies),
                 Request::EmptyLog(answer) => {
                     self.log_cuts.push(answer);
                     Ok(())
@@ -355,7 +353,7 @@ fn refusing<'a>(
     why.filter(|_| !apply.all_known(ids))
 }
 
-fn ids_of(transfers: &[Transfer]) -> impl Iterator<Item = &JobId> {
+fn ids_of(transfers: &[JobSnapshot]) -> impl Iterator<Item = &JobId> {
     transfers.iter().map(|transfer| &transfer.job.id)
 }
 
@@ -365,7 +363,7 @@ fn write_fenced(apply: &mut Apply<'_>, write: FencedWrite) -> rusqlite::Result<V
         FencedWrite::Claim(claim) => return Ok(apply.claim(&claim)?.leases),
         FencedWrite::Adopt(transfers) => drop(apply.adopt(&transfers)?),
         FencedWrite::Record(events) => apply.record(&events)?,
-        FencedWrite::WriteNotes(writes, now) => drop(apply.write_notes(writes, now)?),
+        FencedWrite::KvWrite(writes, now) => drop(apply.kv_write(writes, now)?),
     }
     Ok(Vec::new())
 }
@@ -431,7 +429,7 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
         Request::Prune(_, _, answer) => refuse(answer, replies),
         Request::Record(_, answer) => refuse(answer, replies),
         Request::TrimAudit(_, answer) => refuse(answer, replies),
-        Request::WriteNotes(_, _, answer) => refuse(answer, replies),
+        Request::KvWrite(_, _, answer) => refuse(answer, replies),
         Request::EmptyLog(answer) => refuse(answer, replies),
         Request::Close(answer) => refuse(answer, replies),
     }
@@ -497,7 +495,7 @@ mod tests {
         let extend = || Request::Extend(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
         let record = || Request::Record(Vec::new(), oneshot::channel().0);
         let settle = || Request::Settle(Vec::new(), oneshot::channel().0);
-        let write_notes = || Request::WriteNotes(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
+        let kv_write = || Request::KvWrite(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
         let enqueue = || Request::Enqueue(Vec::new(), oneshot::channel().0);
         for (group, forced) in [
             (vec![enqueue()], true),
@@ -505,7 +503,7 @@ mod tests {
             (vec![extend(), settle(), extend()], true),
             (vec![extend(), extend()], false),
             (vec![record()], true),
-            (vec![extend(), write_notes()], true),
+            (vec![extend(), kv_write()], true),
         ] {
             let what = format!("{group:?}");
             let mut group = VecDeque::from(group);

@@ -1,4 +1,4 @@
--- Takes jobs in as another store had them.
+-- Adopts jobs as another store had them.
 -- ARGV: floor of the numbers, then for each: bucket, id, head, where it stands ('wait', 'dead' or 'end'), data, '1' and
 -- the corrected data or '0' and '', letter or '', its place in the queue or '', when it ended, how many records, and
 -- those.
@@ -16,7 +16,7 @@ end
 -- The trail of the job that the last dead letter took the place of, its number there, and the records that are on it.
 local trail, before, known
 
--- Whether the id is free, or made free: a dead letter that comes back takes the place of its discarded job.
+-- Returns true if the id is free, or was made free: a dead letter that comes back takes the place of its discarded job.
 local function is_free(bucket, id, standing)
   trail, before, known = nil, nil, {}
   local taken = call('HGET', K .. 'ids:' .. bucket, id)
@@ -55,7 +55,7 @@ while at < #ARGV do
       call('SET', K .. 'data:' .. seq, data)
     end
     if letter ~= '' then
-      file(seq, letter, floor, tonumber(place))
+      add_dead_letter(seq, letter, floor, tonumber(place))
     end
     if is_corrected then
       call('SET', K .. 'corrected:' .. seq, corrected)

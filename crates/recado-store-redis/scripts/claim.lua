@@ -2,10 +2,10 @@
 -- ARGV: fence, which try, pick, most jobs, now, end of the leases, holder, route, jobs of a turn, then for each tenant with
 -- terms of its own: company, jobs of its turn, most jobs of it in this claim.
 -- Answers: when time alone brings more (or false), how many tenants have a job that is due, number, head and data of
--- each lease, and of each that is taken over, in the same order, since when and by whom it was held.
+-- each lease, and of each that is taken over, in the same order, the time and the holder of its last lease.
 --
--- The fence is the request's own number: whoever asks again with the same one, because the answer was lost, gets
--- the same leases.
+-- The fence is the request's own number: a repetition with the same one, because the answer was lost, gets the same
+-- leases.
 
 -- Tenants of the ring that are read at a time.
 local RING_PAGE = 64
@@ -21,14 +21,14 @@ for at = 10, #ARGV, 3 do
   terms[ARGV[at]] = { turn = tonumber(ARGV[at + 1]), quota = tonumber(ARGV[at + 2]) }
 end
 
--- Of jobs that are taken over: since when and by whom each was held.
+-- Of jobs that are taken over: the time and the holder of the last lease.
 local lost = {}
 
 local function turn_of(company)
   return terms[company] and terms[company].turn or turn_jobs
 end
 
--- The tenants of the ring in order, read a page at a time. Whoever goes to the back stands there once more: what is
+-- The tenants of the ring in order, read a page at a time. A tenant that goes to the back stands there once more: what is
 -- read is not changed until the end, so a place that is not the tenant's any more is passed over.
 local ring = { key = K .. 'ring:' .. route, read = {}, more = true, back = {} }
 
@@ -51,7 +51,7 @@ local function ring_at(at)
   end
 end
 
--- Sends a tenant whose turn is over to the back. Not as soon as it is over: whoever arrived since then was served
+-- Sends a tenant whose turn is over to the back. Not as soon as it is over: a tenant that arrived since then was served
 -- less recently.
 local function end_turn(company)
   local one, kept = tenant(route, company), lane(route).kept
@@ -65,9 +65,9 @@ end
 -- Takes up to `max` jobs of the lane, tenant after tenant.
 local function take_ready()
   local of, picked, had = lane(route), {}, {}
-  -- What each gets of whole turns if all have enough.
+  -- The share of each in whole turns if all have enough.
   local fair = math.floor(max / math.max(call('ZCARD', ring.key), 1) / turn_jobs) * turn_jobs
-  -- Whoever stands before this is held back: what is left of a quota only shrinks while a claim lasts.
+  -- Tenants before this are held back: what is left of a quota only shrinks while a claim lasts.
   local at = 1
   while #picked < max do
     if of.kept.last ~= '' then
@@ -264,7 +264,7 @@ local function next_overdue()
   return now
 end
 
--- Puts a job back that whoever asks again has no use for any more.
+-- Puts a job back that the repetition has no use for any more.
 local function give_back(seq)
   local job = header(head_of(seq))
   local whose = tenant(job.route, job.company)
@@ -277,8 +277,8 @@ local function give_back(seq)
   wait(seq, job, false)
 end
 
--- What this very request took before, if it did: as far as it is still held by it and not more than is wanted now.
--- A try that arrives after a later one gets nothing: nobody waits for its answer.
+-- The jobs that this very request took before, as far as it still holds them and not more than is wanted now.
+-- A try that arrives after a later one gets nothing: no caller waits for its answer.
 local function taken_before()
   local kept = call('GET', K .. 'claim:' .. fence)
   if not kept then

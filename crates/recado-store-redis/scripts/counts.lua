@@ -1,4 +1,4 @@
--- How many jobs are where. ARGV: now. Answers: leased, dead, ended, then route, ready and delayed of each lane.
+-- Counts jobs by state. ARGV: now. Answers: leased, dead, ended, then route, ready and delayed of each lane.
 
 local now = tonumber(ARGV[1])
 local ended = tonumber(call('HGET', K .. 'counters', 'ended') or 0)

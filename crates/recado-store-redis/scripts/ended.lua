@@ -1,4 +1,4 @@
--- How many jobs have ended, and when the oldest of them did. ARGV: how many of those to tell of at least. Answers:
+-- Counts ended jobs, and the times at which the oldest of them ended. ARGV: how many of those to list at least. Answers:
 -- their number, then a time and how many ended at it, the earliest first. Those that were forgotten one by one may
 -- still be counted.
 

@@ -7,7 +7,7 @@ local function numbers(name, count, floor)
   return last
 end
 
--- When the earliest new job of each block that this call adds to expires, and how many came.
+-- The earliest end of life among the new jobs of each block that this call adds to, and how many came.
 local block_ends, came = {}, 0
 
 -- Takes a job in under `number`, unless its id is taken: then the id's number, as it is written, comes back.

@@ -1,10 +1,10 @@
--- Where jobs are kept. Put after root.lua, before every script of a partition.
+-- Storage of jobs. Put after root.lua, before every script of a partition.
 --
--- A job is two values, a head and its data, under a number that grows. The head's first fields are read here; all else in it is for Rust. A new job that is due lies in a stream,
--- which packs many into one allocation; once it has a story of its own, or is large or for later, it has keys of its
--- own.
+-- A job is two values, a head and its data, under a number that grows. The head's first fields are read here;
+-- all else in it is for Rust. A new job that is due lies in a stream, which packs many into one allocation; once it has a
+-- story of its own, or is large or for later, it has keys of its own.
 --
--- What a script does to many jobs it writes with one command where it can: a call costs more than most of what it does.
+-- A script writes changes of many jobs with one command where it can: a call costs more than most of what it does.
 
 -- Jobs in a block: what is kept per block instead of per job costs next to nothing.
 local BLOCK_JOBS = 64
@@ -31,7 +31,7 @@ local function header(head)
   return job
 end
 
--- The route and the company alone, for whoever needs no more.
+-- The route and the company alone, for callers that need no more.
 local function owner(head)
   local _, _, _, _, route, company = struct.unpack('>I6I6BBBc0Bc0', head)
   return route, company
@@ -109,7 +109,7 @@ local function forget_end(seq)
   call('ZREM', K .. 'ends', padded(seq))
 end
 
--- Moves a new job out of the stream that nobody is about to change.
+-- Moves a new job out of the stream that is not about to change.
 local function make_own(seq, head)
   move_out(seq)
   if call('HEXISTS', K .. 'held', seq) == 0 then
@@ -191,11 +191,11 @@ local function record(seq, event)
   end
 end
 
--- How long a claim is remembered after its last lease ended.
+-- Time that a claim is remembered after its last lease ended.
 local REMEMBERED_MS = 10000
 
--- A lease is kept as: the fence of its claim in sixteen digits, '1' once it was extended or '0', since when, and by whom:
--- the worker, a zero byte, and the provider that is asked. It ends with its claim, which `leases` has by its fence. One that was extended is there by its job's number.
+-- A lease is kept as: the fence of its claim in sixteen digits, '1' once it was extended or '0', the time of the claim, and the
+-- holder: the worker, a zero byte, and the provider that is asked. It ends with its claim, which `leases` has by its fence. One that was extended is there by its job's number.
 local FENCE_BYTES = 16
 
 local function lease_from(fence, now, worker)
@@ -210,7 +210,7 @@ local function is_extended(held)
   return string.byte(held, FENCE_BYTES + 1) == string.byte('1')
 end
 
--- Since when and by whom.
+-- The time of the claim, and the holder.
 local function holder_in(held)
   return struct.unpack('>I6', held, FENCE_BYTES + 2), string.sub(held, FENCE_BYTES + 8)
 end
@@ -247,14 +247,14 @@ local function end_leases(seqs, helds)
   each_of('HDEL', K .. 'held', seqs)
 end
 
--- Notes that jobs ended at a time. One member of `ended` has the numbers of all that ended together; whoever is
--- forgotten stays in it until its turn to be pruned comes.
+-- Notes that jobs ended at a time. One member of `ended` has the numbers of all that ended together; a job
+-- that is forgotten stays in it until its turn to be pruned comes.
 local function note_ended(now, seqs)
   call('ZADD', K .. 'ended', now, table.concat(seqs, ' '))
   call('HINCRBY', K .. 'counters', 'ended', #seqs)
 end
 
--- What a head says of a job that has ended is this or more.
+-- The phase in the head of a job that has ended is this or more.
 local ENDED = 2
 
 -- Forgets an ended job. Answers its id, unless it was forgotten before.
@@ -289,15 +289,15 @@ end
 -- Entries of the audit trail that this call has read, by place.
 local entries = {}
 
--- The records of an entry, each after its job's number. One that was rewritten lies apart.
+-- The records of an entry, each after its job's number. A split entry is in the hash `apart`.
 local function entry_at(place)
   local found = entries[place]
   if not found then
     local there = call('XRANGE', K .. 'audit', place, place)[1]
     found = there and there[2] or {}
-    local apart, at = not there and call('HGET', K .. 'apart', place) or '', 1
-    while at <= #apart do
-      found[#found + 1], at = struct.unpack('>I4c0', apart, at)
+    local split, at = not there and call('HGET', K .. 'apart', place) or '', 1
+    while at <= #split do
+      found[#found + 1], at = struct.unpack('>I4c0', split, at)
     end
     entries[place] = found
   end

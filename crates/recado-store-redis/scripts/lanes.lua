@@ -22,7 +22,7 @@ local LEVELS = { '1', '2', '3', '4', '5', '6', '7', '8', '9' }
 
 local lanes = {}
 
--- By level, what this call adds to its list, and what it took off the list and has not given to anybody.
+-- By level: jobs that this call adds to its list, and jobs that it took off the list and has not leased.
 local added, drawn = {}, {}
 
 local function lane(route)
@@ -32,7 +32,7 @@ local function lane(route)
     found = {
       route = route,
       tenants = {},
-      -- Where each of them stands in the ring as it is written.
+      -- The place of each in the ring as it is written.
       places = {},
       kept = kept and cmsgpack.unpack(kept) or { place = 1, turns = 0, last = '', ready = 0, idles = 0 },
     }
@@ -189,7 +189,7 @@ local function leave(seq, job)
 end
 
 -- Takes `count` jobs off a level's list. In the first go it is `ahead`, if that is more: a call costs more than the
--- jobs that nobody gets and that `put_back` returns.
+-- jobs that are not leased and that `put_back` returns.
 local function draw(job, level, count, ahead, picked)
   local hand = drawn[level]
   if not hand then

@@ -1,6 +1,6 @@
--- What every script begins with.
+-- Begins every script.
 --
--- KEYS[1] is what all keys of a partition, or of the notes, begin with, hash tag included, so they share one slot (KEYS[2]
+-- KEYS[1] is the common prefix of all keys of a partition, or of the key-value entries, hash tag included, so they share one slot (KEYS[2]
 -- only makes a Cluster refuse while it moves that slot). KEYS[3] is the fence of a writer that has one.
 
 local call = redis.call

@@ -22,7 +22,7 @@ for nth = 1, tonumber(ARGV[at]) do
 end
 local held = call('HMGET', K .. 'held', unpack(seqs))
 
--- What is let go of, as it was held, and its heads, written together.
+-- Leases that end, as they were kept, and the heads of their jobs, written together.
 local settled, let_go, helds, heads = {}, {}, {}, {}
 
 -- The job does not end here: it waits or is a dead letter.
@@ -33,7 +33,7 @@ local function stay(seq, ending, head, letter)
     call('ZADD', K .. 'ends', job.expires, padded(seq))
     wait(seq, job, false)
   else
-    file(seq, letter, floor)
+    add_dead_letter(seq, letter, floor)
   end
 end
 

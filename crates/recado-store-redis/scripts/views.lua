@@ -1,4 +1,4 @@
--- One job as it is shown: number, head, data, and who holds it, if somebody does. Put after jobs.lua.
+-- One job as it is shown: number, head, data, and its lease, if it has one. Put after jobs.lua.
 
 local function view(seq)
   local head, data = find(seq)

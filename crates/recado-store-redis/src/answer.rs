@@ -1,4 +1,4 @@
-//! What scripts answer, read piece by piece.
+//! Reads the answers of scripts piece by piece.
 //!
 //! A script answers what this version's Rust expects, or the two do not belong together: then nothing that is read
 //! can be trusted.

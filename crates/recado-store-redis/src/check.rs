@@ -1,4 +1,4 @@
-//! Whether a server may keep jobs: looked at before it does, and by `recado doctor`.
+//! Checks whether a server is fit to keep jobs: before the store opens, while it is open, and for `recado doctor`.
 //!
 //! Only two things keep a store from being opened: a server that throws keys away when it is full, and one that
 //! lacks what the scripts need. Everything else is told, with what to do about it. Where a managed server hides
@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use recado_core::Random;
 use recado_store::Durability;
-use redis::{Cmd, Value};
+use redis::Cmd;
 use tokio::time::Instant;
 
-use crate::link::{Node, OpenError, Reading, RedisOptions, Request, Shards, Target};
+use crate::link::{Connection, OpenError, Reading, RedisOptions, Shards};
 pub use info::Info;
 
 const MAJOR_VERSION_MIN: u64 = 7;
 
-/// How often an open store is looked at again: settings can be changed while it runs, and after a failover
+/// Interval of checks while the store is open: settings can be changed while it runs, and after a failover
 /// another server answers.
 const EXAMINE_EVERY: Duration = Duration::from_secs(30);
 
@@ -30,32 +31,32 @@ const ROLE: &str = "store role";
 const MEMORY: &str = "store memory";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum FindingState {
     Good,
-    /// It works; somebody should know.
+    /// It works; the operator should know.
     Note,
     /// The store does not open.
     Bad,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub what: &'static str,
-    pub state: State,
+    pub state: FindingState,
     pub found: String,
-    /// What to do about it.
+    /// The action that mends it.
     pub fix: Option<String>,
 }
 
-/// What every master says about itself.
+/// The reports of all masters.
 #[derive(Debug, Clone)]
 pub struct Checkup {
-    servers: Vec<Server>,
+    servers: Vec<ServerReport>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Server {
+struct ServerReport {
     at: Arc<str>,
     product: &'static str,
     version: String,
@@ -69,42 +70,43 @@ struct Server {
 }
 
 impl Checkup {
-    /// Looks without opening the store, however unfit the server may be.
-    pub async fn of(options: &RedisOptions) -> Result<Checkup, OpenError> {
-        let shards = Shards::open(&Target::read(&options.url)?, options).await?;
+    /// Checks without opening the store, however unfit the server may be.
+    pub async fn of(options: &RedisOptions, random: Arc<Random>) -> Result<Checkup, OpenError> {
+        let shards = Shards::open(options, random).await?;
         examine(&shards, options.timeout).await
     }
 
-    /// What a crash of the server's machine can take: of the weakest master.
+    /// The durability of the weakest master: what a crash of its machine can take.
     pub fn durability(&self) -> Durability {
         self.servers
             .iter()
-            .map(Server::durability)
+            .map(ServerReport::durability)
             .max_by_key(|durability| loss(*durability))
             .unwrap_or(Durability::Unknown)
     }
 
-    /// Everything that was looked at, a server after the other.
+    /// The results of all checks, one server after the other.
     pub fn findings(&self) -> Vec<Finding> {
-        self.servers.iter().flat_map(Server::findings).collect()
+        self.servers.iter().flat_map(ServerReport::findings).collect()
     }
 
-    /// Logs what is not good and was not known before. Memory is left to those who watch it.
-    fn tell(&self, before: &[Finding]) {
+    /// Logs findings that are not good and were not known before. Memory has alerts of its own.
+    fn log_news(&self, before: &[Finding]) {
         let known = |finding: &Finding| before.iter().any(|told| told.found == finding.found);
         for finding in self.findings() {
             match finding.state {
                 _ if finding.what == MEMORY || known(&finding) => {}
-                State::Good => {}
-                State::Note => tracing::warn!(fix = finding.fix, "{}", finding.found),
-                State::Bad => tracing::error!(fix = finding.fix, "{}", finding.found),
+                FindingState::Good => {}
+                FindingState::Note => tracing::warn!(fix = finding.fix, "{}", finding.found),
+                FindingState::Bad => tracing::error!(fix = finding.fix, "{}", finding.found),
             }
         }
     }
 
     /// Refuses what would lose jobs or cannot run the scripts.
     pub(crate) fn permit(&self) -> Result<(), OpenError> {
-        let bad: Vec<_> = self.findings().into_iter().filter(|finding| finding.state == State::Bad).collect();
+        let bad: Vec<_> =
+            self.findings().into_iter().filter(|finding| finding.state == FindingState::Bad).collect();
         if bad.is_empty() {
             return Ok(());
         }
@@ -116,16 +118,16 @@ impl Checkup {
     }
 }
 
-/// What is known of a store that is open.
+/// The latest reports of an open store's servers.
 #[derive(Debug)]
 pub(crate) struct Health(RwLock<Arc<Checkup>>);
 
 impl Health {
-    /// Refuses a server that is unfit, and tells what else is worth knowing.
+    /// Refuses an unfit server, and logs what else is worth knowing.
     pub async fn examine(shards: &Shards, timeout: Duration) -> Result<Self, OpenError> {
         let checkup = examine(shards, timeout).await?;
         checkup.permit()?;
-        checkup.tell(&[]);
+        checkup.log_news(&[]);
         Ok(Health(RwLock::new(Arc::new(checkup))))
     }
 
@@ -137,14 +139,14 @@ impl Health {
         loop {
             tokio::time::sleep(EXAMINE_EVERY).await;
             if let Ok(checkup) = examine(&shards, timeout).await {
-                checkup.tell(&self.latest().findings());
+                checkup.log_news(&self.latest().findings());
                 *self.0.write() = Arc::new(checkup);
             }
         }
     }
 }
 
-/// How much is at stake.
+/// Orders durabilities by how much a crash can take.
 fn loss(durability: Durability) -> u8 {
     match durability {
         Durability::Fsync => 0,
@@ -158,42 +160,39 @@ fn loss(durability: Durability) -> u8 {
 /// Asks every master.
 pub(crate) async fn examine(shards: &Shards, timeout: Duration) -> Result<Checkup, OpenError> {
     let mut servers = Vec::new();
-    for node in shards.masters() {
-        let mut server = look_at(&node, timeout).await?;
+    for master in shards.masters() {
+        let mut server = read_report(&master, timeout).await?;
         server.unexpected_cluster &= matches!(shards, Shards::One { .. });
         servers.push(server);
     }
     Ok(Checkup { servers })
 }
 
-async fn look_at(node: &Node, timeout: Duration) -> Result<Server, OpenError> {
+async fn read_report(master: &Connection, timeout: Duration) -> Result<ServerReport, OpenError> {
     let deadline = Instant::now() + timeout;
-    let ask = async |command: &Cmd| {
-        let values = node.send(Request::One(command), deadline).await;
-        values.map(|mut values| values.pop().unwrap_or(Value::Nil))
-    };
+    let ask = async |command: &Cmd| master.send(command, deadline).await;
     let answer = ask(&redis::cmd("INFO")).await.map_err(|fault| OpenError::of(fault, timeout))?;
     let info = Info::read(&answer).ok_or_else(|| {
         OpenError::Unavailable(format!(
             "the server at {} does not answer INFO; is it Redis or Valkey?",
-            node.name()
+            master.name()
         ))
     })?;
     let mut settings = redis::cmd("CONFIG");
     settings.arg("GET").arg("append*").arg("maxmemory-policy");
     // Managed servers forbid it.
     let settings = ask(&settings).await.ok().and_then(|value| Info::of_pairs(&value)).unwrap_or_default();
-    Ok(Server::read(node.name(), &info, &settings))
+    Ok(ServerReport::read(master.name(), &info, &settings))
 }
 
-impl Server {
+impl ServerReport {
     fn read(at: Arc<str>, info: &Info, settings: &Info) -> Self {
         let text = |name: &str| settings.get(name).map(str::to_owned);
         let (product, version) = match info.get("valkey_version") {
             Some(version) => ("Valkey", version),
             None => ("Redis", info.get("redis_version").unwrap_or("of unknown version")),
         };
-        Server {
+        ServerReport {
             at,
             product,
             version: version.to_owned(),
@@ -351,13 +350,13 @@ impl Server {
 }
 
 fn good(what: &'static str, found: String) -> Finding {
-    Finding { what, state: State::Good, found, fix: None }
+    Finding { what, state: FindingState::Good, found, fix: None }
 }
 
 fn note(what: &'static str, found: String, fix: &str) -> Finding {
-    Finding { what, state: State::Note, found, fix: Some(fix.to_owned()) }
+    Finding { what, state: FindingState::Note, found, fix: Some(fix.to_owned()) }
 }
 
 fn bad(what: &'static str, found: String, fix: &str) -> Finding {
-    Finding { what, state: State::Bad, found, fix: Some(fix.to_owned()) }
+    Finding { what, state: FindingState::Bad, found, fix: Some(fix.to_owned()) }
 }

@@ -1,41 +1,41 @@
 //! Breakers as plain keys: `circuit:<provider>:state`, `:failures` and `:last_failure`, plain texts that
 //! people and their scripts can `GET`.
 //!
-//! A copy for reading. The breaker itself is a note, changed at the version that its writer knows; here it is written
-//! again whenever the note was. A copy that cannot be written is not worth a refusal.
+//! A copy for reading. The breaker itself is a key-value entry, changed at the version that its writer knows; here it is
+//! written again whenever the entry was. A copy that cannot be written is not worth a refusal.
 
 use std::time::Duration;
 
 use recado_core::Timestamp;
 use recado_core::breaker::Breaker;
-use recado_store::{NoteWrite, Noted, StoreError};
+use recado_store::{KeyValue, KvWrite, KvWritten, StoreError};
 use redis::Cmd;
 use serde::Deserialize;
 
 use crate::store::RedisStore;
 
-/// The shelf of providers' notes.
+/// The namespace of what nodes agree on about providers.
 const PROVIDERS: &str = "providers";
 
 /// Failures count for a minute.
 const FAILURES_LAST: Duration = Duration::from_secs(60);
 
-/// Copies at most after one write. Whoever stops here has been overtaken every time, by others who copy, too.
+/// Most copies after one write. A writer that stops here was overtaken every time, by others that copy, too.
 const COPIES_MAX: usize = 16;
 
 /// A provider without further writes is forgotten after this.
 const STATE_LASTS: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 #[derive(Deserialize)]
-struct Kept {
+struct ProviderEntry {
     breaker: Breaker,
 }
 
 impl RedisStore {
     /// Copies what was written about breakers.
-    pub(crate) async fn copy_circuits(&self, writes: &[NoteWrite], noted: &[Noted], now: Timestamp) {
-        for (write, noted) in writes.iter().zip(noted) {
-            if write.shelf.as_str() != PROVIDERS || !matches!(noted, Noted::Done { .. }) {
+    pub(crate) async fn copy_circuits(&self, writes: &[KvWrite], written: &[KvWritten], now: Timestamp) {
+        for (write, written) in writes.iter().zip(written) {
+            if write.namespace.as_str() != PROVIDERS || !matches!(written, KvWritten::Done { .. }) {
                 continue;
             }
             if let Err(error) = self.copy_circuit(write, now).await {
@@ -45,16 +45,16 @@ impl RedisStore {
         }
     }
 
-    /// Copies until the copy is what the note says. Another node may write in between, and whose copy comes late would
-    /// leave the state of before; whoever copies last also looks last.
-    async fn copy_circuit(&self, write: &NoteWrite, now: Timestamp) -> Result<(), StoreError> {
+    /// Copies until the copy matches the entry. Another node may write in between, and a copy that comes late would
+    /// leave the state of before; the last writer of a copy also reads the entry last.
+    async fn copy_circuit(&self, write: &KvWrite, now: Timestamp) -> Result<(), StoreError> {
         let mut value = write.value.clone();
         for _ in 0..COPIES_MAX {
-            let kept = value.as_ref().and_then(|value| value.parse::<Kept>().ok());
+            let kept = value.as_ref().and_then(|value| value.parse::<ProviderEntry>().ok());
             for (key, command) in copies(&write.key, kept.map(|kept| kept.breaker)) {
                 self.link.command(&command, key.as_bytes()).await?;
             }
-            let latest = self.read_note(write.shelf, &write.key, now).await?.map(|note| note.value);
+            let latest = self.kv_get(write.namespace, &write.key, now).await?.map(|entry| entry.value);
             if latest == value {
                 break;
             }
@@ -64,7 +64,7 @@ impl RedisStore {
     }
 }
 
-/// What each key is to hold; without a breaker, nothing.
+/// The commands that write each key; without a breaker they delete it.
 fn copies(provider: &str, breaker: Option<Breaker>) -> [(String, Cmd); 3] {
     let (state, failures, last_failure) = match &breaker {
         Some(breaker) => (

@@ -1,11 +1,11 @@
-//! Leasing jobs.
+//! Claims jobs and extends leases.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use recado_core::{Job, Lease, LeaseToken, LostLease, RouteName, Timestamp};
+use recado_core::{Job, Lease, LeaseToken, LostLease, Random, RouteName, Timestamp};
 use recado_store::{Claim, Claimed, Extended, Pick, StoreError};
 
 use crate::answer::{Answer, unexpected};
@@ -23,12 +23,12 @@ const CALL_TOKENS_MAX: usize = 1_000;
 /// Jobs at most in one call: no other client is served while a script runs, and each may be large.
 const CALL_JOBS_MAX: usize = 256;
 
-/// What is known between claims.
+/// State that claims share.
 #[derive(Debug, Default)]
 pub struct Claims {
-    /// Requests whose answer was lost: whoever asks for the same again repeats one, and gets the same leases, if they
-    /// were given.
-    unanswered: Mutex<Vec<Request>>,
+    /// Requests whose answer was lost: the next claim for the same repeats one, and gets the same leases, if they were
+    /// granted.
+    unanswered: Mutex<Vec<ClaimRequest>>,
     /// Counts claims, so that each begins with another partition.
     rotation: AtomicUsize,
     /// Tenants with a job that was due, of each partition, when a route was last claimed from.
@@ -36,35 +36,35 @@ pub struct Claims {
 }
 
 #[derive(Debug, Clone)]
-struct Request {
+struct ClaimRequest {
     pick: Pick,
     partition: u16,
     fence: u64,
-    /// How often it was repeated: an older try that arrives late must not undo what a newer one was given.
+    /// Counts repetitions: an older try that arrives late must not undo what a newer one was granted.
     tries: i64,
 }
 
-/// A request on its way. Nobody repeats it until it is known to have no answer.
-struct Asking<'a> {
+/// A request in flight. It is not repeated before it is known to have no answer.
+struct RequestInFlight<'a> {
     claims: &'a Claims,
-    request: Option<Request>,
+    request: Option<ClaimRequest>,
 }
 
 impl Claims {
     /// Repeats a request that had no answer, or makes a new one.
-    fn ask(&self, pick: &Pick, partition: u16) -> Asking<'_> {
+    fn next_request(&self, pick: &Pick, partition: u16, random: &Random) -> RequestInFlight<'_> {
         let mut unanswered = self.unanswered.lock();
         let before = unanswered.iter().position(|other| other.pick == *pick && other.partition == partition);
         let request = match before.map(|at| unanswered.swap_remove(at)) {
-            Some(before) => Request { tries: before.tries + 1, ..before },
-            None => Request { pick: pick.clone(), partition, fence: fastrand::u64(..), tries: 0 },
+            Some(before) => ClaimRequest { tries: before.tries + 1, ..before },
+            None => ClaimRequest { pick: pick.clone(), partition, fence: random.next_u64(), tries: 0 },
         };
-        Asking { claims: self, request: Some(request) }
+        RequestInFlight { claims: self, request: Some(request) }
     }
 }
 
-/// Whoever stops waiting has had no answer either.
-impl Drop for Asking<'_> {
+/// A caller that stops waiting has had no answer either.
+impl Drop for RequestInFlight<'_> {
     fn drop(&mut self) {
         let mut unanswered = self.claims.unanswered.lock();
         if unanswered.len() < UNANSWERED_MAX {
@@ -73,38 +73,38 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// What one partition gave.
-struct Given {
+/// The answer of one partition.
+struct Granted {
     claimed: Claimed,
     tenants: u64,
 }
 
 impl RedisStore {
-    pub(crate) async fn lease_jobs(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+    pub(crate) async fn claim_jobs(&self, claim: &Claim) -> Result<Claimed, StoreError> {
         let mut claim = claim.clone();
         if self.has_one_partition() {
             let max = claim.max;
-            return self.lease_from(&mut claim, 0, max).await.map(|given| given.claimed);
+            return self.claim_from(&mut claim, 0, max).await.map(|granted| granted.claimed);
         }
         let mut all = Claimed::default();
         let mut next_at = BTreeMap::new();
         let mut asked = self.shares(&claim);
-        // First everybody's share; then whoever had all of it is asked for what others left of theirs.
+        // First each partition's share; then those that gave all of it are asked for what others left of theirs.
         while !asked.is_empty() && all.leases.len() < claim.max {
             let mut had_more = Vec::new();
             for (partition, share) in asked {
                 let wanted = share.min(claim.max - all.leases.len());
-                let given = match self.lease_from(&mut claim, partition, wanted).await {
+                let granted = match self.claim_from(&mut claim, partition, wanted).await {
                     Err(_) if !all.leases.is_empty() => return Ok(all),
-                    given => given?,
+                    granted => granted?,
                 };
-                if wanted > 0 && given.claimed.leases.len() == wanted {
+                if wanted > 0 && granted.claimed.leases.len() == wanted {
                     had_more.push((partition, usize::MAX));
                 }
-                self.note_tenants(&claim.pick, partition, given.tenants);
-                all.leases.extend(given.claimed.leases);
+                self.remember_tenants(&claim.pick, partition, granted.tenants);
+                all.leases.extend(granted.claimed.leases);
                 // What a partition said before it was asked again is out of date.
-                next_at.insert(partition, given.claimed.next_at);
+                next_at.insert(partition, granted.claimed.next_at);
                 all.next_at = next_at.values().copied().flatten().min();
             }
             asked = had_more;
@@ -129,7 +129,7 @@ impl RedisStore {
         (0..count).map(|nth| share((first + nth) % count)).collect()
     }
 
-    fn note_tenants(&self, pick: &Pick, partition: u16, tenants: u64) {
+    fn remember_tenants(&self, pick: &Pick, partition: u16, tenants: u64) {
         if let Pick::Ready(route) = pick {
             let mut known = self.claims.tenants.lock();
             let of_route =
@@ -138,14 +138,14 @@ impl RedisStore {
         }
     }
 
-    async fn lease_from(&self, claim: &mut Claim, partition: u16, max: usize) -> Result<Given, StoreError> {
-        let mut all = Given { claimed: Claimed::default(), tenants: 0 };
+    async fn claim_from(&self, claim: &mut Claim, partition: u16, max: usize) -> Result<Granted, StoreError> {
+        let mut all = Granted { claimed: Claimed::default(), tenants: 0 };
         loop {
             let wanted = (max - all.claimed.leases.len()).min(CALL_JOBS_MAX);
-            let Given { claimed, tenants } = match self.ask_for_leases(claim, partition, wanted).await {
-                // What was leased before is in good hands; the rest is asked for again.
+            let Granted { claimed, tenants } = match self.claim_call(claim, partition, wanted).await {
+                // The leases of the calls before are the caller's; the rest is claimed again later.
                 Err(_) if !all.claimed.leases.is_empty() => return Ok(all),
-                given => given?,
+                granted => granted?,
             };
             let came = claimed.leases.len();
             spend_quotas(claim, &claimed);
@@ -158,45 +158,45 @@ impl RedisStore {
         }
     }
 
-    async fn ask_for_leases(&self, claim: &Claim, partition: u16, max: usize) -> Result<Given, StoreError> {
+    async fn claim_call(&self, claim: &Claim, partition: u16, max: usize) -> Result<Granted, StoreError> {
         if claim.pick != Pick::Orphaned {
-            return self.ask_until_answered(claim, partition, max).await;
+            return self.send_repeatable(claim, partition, max).await;
         }
         let lease = claim.lease_until.since(claim.now);
-        let given = if self.looks.suffice(partition, lease) {
-            self.ask_until_answered(claim, partition, max).await?
+        let granted = if self.orphan_grace.is_over(partition, lease) {
+            self.send_repeatable(claim, partition, max).await?
         } else {
-            // Takes nothing, so nobody has to know whether it was answered.
-            self.ask_with(fastrand::u64(..), 0, claim, partition, 0).await?
+            // Claims nothing, so its answer need not be known.
+            self.run_claim(self.random.next_u64(), 0, claim, partition, 0).await?
         };
-        self.looks.answered(partition, lease);
-        Ok(given)
+        self.orphan_grace.record_answer(partition, lease);
+        Ok(granted)
     }
 
-    /// A request whose answer is lost is repeated by whoever asks for the same next.
-    async fn ask_until_answered(
+    /// Sends a request. If its answer is lost, the next claim for the same repeats it.
+    async fn send_repeatable(
         &self,
         claim: &Claim,
         partition: u16,
         max: usize,
-    ) -> Result<Given, StoreError> {
-        let mut asking = self.claims.ask(&claim.pick, partition);
-        let Some(Request { fence, tries, .. }) = asking.request else { return Err(unexpected()) };
-        let given = self.ask_with(fence, tries, claim, partition, max).await;
-        if !matches!(given, Err(StoreError::Unavailable(_))) {
-            asking.request = None;
+    ) -> Result<Granted, StoreError> {
+        let mut in_flight = self.claims.next_request(&claim.pick, partition, &self.random);
+        let Some(ClaimRequest { fence, tries, .. }) = in_flight.request else { return Err(unexpected()) };
+        let granted = self.run_claim(fence, tries, claim, partition, max).await;
+        if !matches!(granted, Err(StoreError::Unavailable(_))) {
+            in_flight.request = None;
         }
-        given
+        granted
     }
 
-    async fn ask_with(
+    async fn run_claim(
         &self,
         fence: u64,
         tries: i64,
         claim: &Claim,
         partition: u16,
         max: usize,
-    ) -> Result<Given, StoreError> {
+    ) -> Result<Granted, StoreError> {
         let (pick, route) = match &claim.pick {
             Pick::Ready(route) => ("ready", route.as_str()),
             Pick::Overdue => ("overdue", ""),
@@ -213,7 +213,7 @@ impl RedisStore {
             Arg::from(&*holder),
             Arg::from(route),
         ];
-        terms(claim, &mut args);
+        push_terms(claim, &mut args);
         let [next_at, tenants, jobs, taken_over] =
             self.run(&self.scripts.claim, partition, &args).await?.parts()?;
         let (mut jobs, mut taken_over) = (jobs.list()?.into_iter(), taken_over.list()?.into_iter());
@@ -223,12 +223,12 @@ impl RedisStore {
             // One that cannot be read stays leased until its time is up, and nothing of it goes out.
             let Some(record) = decode_or_report(&head, partition, seq) else { continue };
             let token = Token { partition, seq, fence }.into();
-            self.heads.keep(token, head);
+            self.heads.insert(token, head);
             let job = Job { data: data.payload()?, ..record.job };
             leases.push(lease_of(token, job, before, claim)?);
         }
         let next_at = next_at.there().map(Answer::time).transpose()?;
-        Ok(Given { claimed: Claimed { next_at, leases }, tenants: tenants.count()? })
+        Ok(Granted { claimed: Claimed { next_at, leases }, tenants: tenants.count()? })
     }
 
     pub(crate) async fn extend_leases(
@@ -293,13 +293,13 @@ fn lease_of(
     Ok(Lease { token, attempt, claimed_at: claim.now, expires_at: claim.lease_until, job, lost })
 }
 
-/// Takes what a tenant got off what it may get.
-fn spend_quotas(claim: &mut Claim, given: &Claimed) {
-    if claim.turns.quota.is_empty() || given.leases.is_empty() {
+/// Subtracts what each tenant got from its quota.
+fn spend_quotas(claim: &mut Claim, granted: &Claimed) {
+    if claim.turns.quota.is_empty() || granted.leases.is_empty() {
         return;
     }
     let mut quota = (*claim.turns.quota).clone();
-    for lease in &given.leases {
+    for lease in &granted.leases {
         if let Some(left) = quota.get_mut(&lease.job.company) {
             *left = left.saturating_sub(1);
         }
@@ -307,10 +307,10 @@ fn spend_quotas(claim: &mut Claim, given: &Claimed) {
     claim.turns.quota = Arc::new(quota);
 }
 
-/// How tenants share the claim: the usual turn, and whoever has terms of its own.
-fn terms<'a>(claim: &'a Claim, args: &mut Vec<Arg<'a>>) {
+/// Pushes how tenants share the claim: the usual turn, and the tenants that have terms of their own.
+fn push_terms<'a>(claim: &'a Claim, args: &mut Vec<Arg<'a>>) {
     let turns = &claim.turns;
-    let usual = if turns.batch == 0 { recado_core::fair::TURN_JOBS } else { turns.batch };
+    let usual = if turns.batch == 0 { recado_core::fairness::TURN_JOBS } else { turns.batch };
     args.push(Arg::Int(i64::from(usual)));
     if !matches!(claim.pick, Pick::Ready(_)) {
         return;

@@ -1,4 +1,4 @@
-//! Taking jobs in.
+//! Enqueues jobs.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use recado_core::{NewJob, Progress, Status};
 use recado_store::{Enqueued, StoreError};
 
 use crate::answer::{Answer, unexpected};
+use crate::batcher::{BatchItem, Batcher};
 use crate::keys::IdKey;
 use crate::link::Arg;
-use crate::record::Record;
+use crate::record::{HeldState, Record};
 use crate::store::RedisStore;
-use crate::together::{Asked, Line};
 
 /// Jobs, and bytes of data, at most in one call: no other client is served while a script runs.
 const CALL_JOBS_MAX: usize = 500;
@@ -27,7 +27,7 @@ pub struct Intake {
     pub nth: usize,
 }
 
-impl Asked for Intake {
+impl BatchItem for Intake {
     type Answer = Enqueued;
     const COUNT_MAX: usize = CALL_JOBS_MAX;
     const BYTES_MAX: usize = CALL_BYTES_MAX;
@@ -44,17 +44,17 @@ impl Asked for Intake {
         std::iter::once(store.home_of(&IdKey::of(&self.new.id)))
     }
 
-    fn line(store: &RedisStore) -> &Line<Self> {
+    fn batcher(store: &RedisStore) -> &Batcher<Self> {
         &store.enqueues
     }
 
-    async fn carry_out(store: &RedisStore, jobs: &[Self]) -> Result<Vec<Enqueued>, StoreError> {
-        store.take_in(jobs).await
+    async fn run_batch(store: &RedisStore, jobs: &[Self]) -> Result<Vec<Enqueued>, StoreError> {
+        store.enqueue_jobs(jobs).await
     }
 }
 
 impl RedisStore {
-    async fn take_in(&self, jobs: &[Intake]) -> Result<Vec<Enqueued>, StoreError> {
+    async fn enqueue_jobs(&self, jobs: &[Intake]) -> Result<Vec<Enqueued>, StoreError> {
         let mut by_partition: BTreeMap<u16, Vec<(usize, &Intake)>> = BTreeMap::new();
         for (at, job) in jobs.iter().enumerate() {
             by_partition.entry(job.partition(self)).or_default().push((at, job));
@@ -64,17 +64,17 @@ impl RedisStore {
             let mut rest = own.as_slice();
             while !rest.is_empty() {
                 let (call, after) = rest.split_at(one_call(rest));
-                self.take_in_some(partition, call, &mut answers).await?;
+                self.enqueue_call(partition, call, &mut answers).await?;
                 rest = after;
             }
         }
         let accepted =
             jobs.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Enqueued::Accepted { .. }));
-        self.bells.announce(&self.link, accepted.map(|(job, _)| &job.new.route));
+        self.wakeups.announce(&self.link, accepted.map(|(job, _)| &job.new.route));
         Ok(answers)
     }
 
-    async fn take_in_some(
+    async fn enqueue_call(
         &self,
         partition: u16,
         jobs: &[(usize, &Intake)],
@@ -90,7 +90,7 @@ impl RedisStore {
         let mut args = Vec::with_capacity(here.len() * 6);
         for (_, Intake { new, nth }) in &here {
             args.push(Arg::Int(self.floor(new.enqueued_at, *nth)));
-            intake(new, &mut args)?;
+            push_new_job(new, &mut args)?;
         }
         let found = match here.is_empty() {
             true => Vec::new(),
@@ -101,26 +101,26 @@ impl RedisStore {
         }
         for ((at, Intake { new, .. }), answer) in here.into_iter().zip(found) {
             answers[at] = match answer.0 {
-                redis::Value::BulkString(_) => self.known_elsewhere(new).await?,
+                redis::Value::BulkString(_) => self.answer_for_taken_id(new).await?,
                 _ => enqueued(new, answer)?,
             };
         }
         for (at, Intake { new, .. }) in away {
-            answers[at] = self.known_elsewhere(new).await?;
+            answers[at] = self.answer_for_taken_id(new).await?;
         }
         Ok(())
     }
 
     /// The id is taken by a job of another partition, or reserved for one.
-    async fn known_elsewhere(&self, new: &NewJob) -> Result<Enqueued, StoreError> {
+    async fn answer_for_taken_id(&self, new: &NewJob) -> Result<Enqueued, StoreError> {
         match self.find(&new.id).await? {
-            Some(found) => known(new, &found.head, found.held.is_some()),
+            Some(found) => answer_for_known(new, &found.head, HeldState::of(found.held.is_some())),
             None => Ok(Enqueued::Conflict),
         }
     }
 }
 
-/// How many of these jobs go into one call.
+/// Counts the jobs that fit into one call.
 fn one_call(jobs: &[(usize, &Intake)]) -> usize {
     let mut bytes = 0;
     let fits = |(_, job): &&(usize, &Intake)| {
@@ -130,8 +130,8 @@ fn one_call(jobs: &[(usize, &Intake)]) -> usize {
     jobs.iter().take(CALL_JOBS_MAX).take_while(fits).count().max(1)
 }
 
-/// What the scripts need to take a job in, see `enqueue.lua`.
-pub fn intake<'a>(new: &'a NewJob, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
+/// Pushes the arguments of one new job, as `enqueue.lua` reads them.
+pub fn push_new_job<'a>(new: &'a NewJob, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
     let key = IdKey::of(&new.id);
     let data = new.data.as_str();
     let lies_packed = new.due_at <= new.enqueued_at && data.len() <= PACKED_BYTES_MAX;
@@ -149,14 +149,14 @@ fn enqueued(new: &NewJob, answer: Answer) -> Result<Enqueued, StoreError> {
         return Ok(Enqueued::Accepted { status });
     }
     let [head, is_held] = answer.parts()?;
-    known(new, &head.bytes()?, is_held.yes()?)
+    answer_for_known(new, &head.bytes()?, HeldState::of(is_held.yes()?))
 }
 
-/// What to answer when the id is taken by the job with this head.
-fn known(new: &NewJob, head: &[u8], is_held: bool) -> Result<Enqueued, StoreError> {
+/// The answer when a job with this head has the id.
+fn answer_for_known(new: &NewJob, head: &[u8], held: HeldState) -> Result<Enqueued, StoreError> {
     let known = Record::decode(head)?;
     if known.body_hash != new.body_hash {
         return Ok(Enqueued::Conflict);
     }
-    Ok(Enqueued::Duplicate { status: known.status(is_held, new.enqueued_at) })
+    Ok(Enqueued::Duplicate { status: known.status(held, new.enqueued_at) })
 }

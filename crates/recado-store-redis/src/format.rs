@@ -1,7 +1,8 @@
-//! What a store is written in: a version, and how many partitions it has.
+//! The format of a store: its version, and its number of partitions.
 //!
-//! It is written down at the start and looked after while the store is open: a server that was emptied forgets it, and
-//! a node with another number of partitions would find a part of the jobs and miss the rest.
+//! Every partition has it in a key of its own, written when the store is made and checked while the store is open: a
+//! server that was emptied loses it, and a node with another number of partitions would find a part of the jobs and
+//! miss the rest. A partition of an older version is upgraded when the store is opened, see [`crate::upgrade`].
 
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
@@ -13,13 +14,13 @@ use crate::keys::Root;
 use crate::link::{Link, OpenError};
 use crate::store::Shared;
 
-/// The version of what is written. A newer one is not touched.
+/// The version of what is written. A newer one is not touched; an older one is upgraded.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// How soon it is written down again after a server lost it.
+/// Interval of checks, and so the longest time that a server that lost the format is without it.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Remembers that the store was found to be written in another way.
+/// Remembers that the store was found to have another format than the one that was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Format {
     changed: OnceLock<String>,
@@ -32,45 +33,52 @@ impl Format {
     }
 }
 
-/// Writes down again what a server lost, for as long as the store is open.
+/// The version of a partition that has the expected number of partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FoundVersion {
+    Current,
+    Older(u32),
+}
+
+/// The text of the format key.
+pub(crate) fn text(version: u32, partitions: u16) -> String {
+    format!("{version} {partitions}")
+}
+
+/// Checks the format for as long as the store is open, and writes it again when a server lost it.
 pub(crate) async fn keep(store: Weak<Shared>) {
     loop {
         tokio::time::sleep(CHECK_EVERY).await;
         let Some(store) = store.upgrade() else { return };
         let partitions = store.roots.len() as u16;
-        for root in store.roots.iter().chain([&store.notes_root]) {
-            // A server that does not answer is asked again.
-            if let Err(OpenError::Unfit(why)) = check(&store.link, root, partitions).await {
-                let _ = store.format.changed.set(format!(
-                    "Redis was emptied or given other data while this node was running, and what is there now is another \
-                     store: {why}. Give all nodes the same settings, and start them again; what was there before is in \
-                     backups of Redis alone"
-                ));
-                return;
-            }
+        for root in store.roots.iter().chain([&store.kv_root]) {
+            let why = match check(&store.link, root, partitions).await {
+                Err(OpenError::Unfit(why)) => why,
+                Ok(FoundVersion::Older(version)) => format!("it has the older format {version}"),
+                // A server that does not answer is asked again.
+                Ok(FoundVersion::Current) | Err(_) => continue,
+            };
+            let _ = store.format.changed.set(format!(
+                "Redis was emptied or given other data while this node was running, and what is there now is another \
+                 store: {why}. Give all nodes the same settings, and start them again; what was there before is in \
+                 backups of Redis alone"
+            ));
+            return;
         }
     }
 }
 
-/// Writes down what a new store is written in, or reads what an older one was.
-pub async fn check(link: &Link, root: &Root, partitions: u16) -> Result<(), OpenError> {
-    let key = root.key("format");
-    let mut note = redis::cmd("SET");
-    note.arg(&key).arg(format!("{FORMAT_VERSION} {partitions}")).arg("NX");
-    let mut read = redis::cmd("GET");
-    read.arg(&key);
-    let mut both = redis::pipe();
-    both.add_command(note).add_command(read);
-    let answers = link.pipeline(&both, &key).await.map_err(OpenError::unavailable)?;
-    let found = answers
-        .into_iter()
-        .nth(1)
-        .map(Answer)
-        .ok_or_else(|| OpenError::unavailable(crate::answer::unexpected()))?;
-    permit(&found.text().map_err(OpenError::unavailable)?, partitions)
+/// Writes the format of a new store, or reads that of an existing one.
+pub(crate) async fn check(link: &Link, root: &Root, partitions: u16) -> Result<FoundVersion, OpenError> {
+    let (key, new) = (root.key("format"), text(FORMAT_VERSION, partitions));
+    let mut command = redis::cmd("SET");
+    command.arg(&key).arg(&new).arg("NX").arg("GET");
+    let found = link.command(&command, &key).await.map(Answer).map_err(OpenError::unavailable)?;
+    let found = found.there().map_or(Ok(new), Answer::text).map_err(OpenError::unavailable)?;
+    read_version(&found, partitions)
 }
 
-/// Reads how many partitions a store has, and writes nothing.
+/// Reads the number of partitions of an existing store, and writes nothing.
 pub async fn found_partitions(link: &Link, root: &Root) -> Result<Option<u16>, OpenError> {
     let key = root.key("format");
     let found = link.command(redis::cmd("GET").arg(&key), &key).await.map(Answer);
@@ -78,26 +86,22 @@ pub async fn found_partitions(link: &Link, root: &Root) -> Result<Option<u16>, O
     let found = found.text().map_err(OpenError::unavailable)?;
     let partitions = found.split_once(' ').and_then(|(_, partitions)| partitions.parse().ok());
     let partitions = partitions.unwrap_or(1);
-    permit(&found, partitions).map(|()| Some(partitions))
+    read_version(&found, partitions).map(|_| Some(partitions))
 }
 
-fn permit(found: &str, partitions: u16) -> Result<(), OpenError> {
-    let (version, parts) = found.split_once(' ').unwrap_or((found, ""));
-    match (version.parse::<u32>(), parts.parse::<u16>()) {
+fn read_version(found: &str, partitions: u16) -> Result<FoundVersion, OpenError> {
+    let (version, count) = found.split_once(' ').unwrap_or((found, ""));
+    match (version.parse::<u32>(), count.parse::<u16>()) {
         (Ok(version), _) if version > FORMAT_VERSION => Err(OpenError::Unfit(format!(
             "the store was written by a newer version of Recado (format {version}, this one knows {FORMAT_VERSION}); \
              run the newer version"
         ))),
-        (Ok(version @ 1..FORMAT_VERSION), _) => Err(OpenError::Unfit(format!(
-            "the store was written by an older version of Recado (format {version}, this one knows {FORMAT_VERSION}); \
-             with the older version move its jobs into an embedded store (`recado store migrate`), and with this one \
-             into a new store with another prefix"
-        ))),
-        (Ok(FORMAT_VERSION), Ok(parts)) if parts == partitions => Ok(()),
-        (Ok(FORMAT_VERSION), Ok(parts)) => Err(OpenError::Unfit(format!(
-            "the store has {parts} partitions and not {partitions}; set partitions = {parts}, or move its jobs into a \
+        (Ok(1..=FORMAT_VERSION), Ok(count)) if count != partitions => Err(OpenError::Unfit(format!(
+            "the store has {count} partitions and not {partitions}; set partitions = {count}, or move its jobs into a \
              new store with another prefix (`recado store migrate` with --from-prefix and --prefix)"
         ))),
+        (Ok(FORMAT_VERSION), Ok(_)) => Ok(FoundVersion::Current),
+        (Ok(version @ 1..FORMAT_VERSION), Ok(_)) => Ok(FoundVersion::Older(version)),
         _ => Err(OpenError::Unfit(
             "what lies under the prefix is not a store of Recado's; give it a prefix of its own".to_owned(),
         )),
@@ -109,13 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_this_version_wrote_is_opened() {
-        assert!(permit("2 3", 3).is_ok());
-        let words = |found: &str| permit(found, 3).unwrap_err().to_string();
+    fn this_version_and_those_before_it_are_opened_and_no_others() {
+        assert_eq!(read_version("2 3", 3).unwrap(), FoundVersion::Current);
+        assert_eq!(read_version("1 3", 3).unwrap(), FoundVersion::Older(1));
+        let words = |found: &str| read_version(found, 3).unwrap_err().to_string();
         assert!(words("3 3").contains("newer version"), "{}", words("3 3"));
-        assert!(words("1 3").contains("older version"), "{}", words("1 3"));
         assert!(words("2 4").contains("partitions = 4"), "{}", words("2 4"));
-        for strange in ["", "2", "0 3", "hello"] {
+        assert!(words("1 4").contains("partitions = 4"), "{}", words("1 4"));
+        for strange in ["", "2", "1", "0 3", "hello"] {
             assert!(words(strange).contains("prefix of its own"), "{strange:?}: {}", words(strange));
         }
     }

@@ -1,4 +1,4 @@
-//! Jobs, read.
+//! Read queries over jobs.
 
 use recado_core::{AuditEvent, Job, JobId, Lease, LeaseToken, Payload, Timestamp};
 use recado_store::{DataBytes, JobFilter, JobView, PAGE_MAX_BYTES, Page, PageRequest, StoreError};
@@ -8,15 +8,15 @@ use crate::audit::audit_event;
 use crate::claim::Holder;
 use crate::link::Arg;
 use crate::merge::{Merge, runs, seqs};
-use crate::parts::BEYOND_ALL;
-use crate::record::{Record, decode_or_mark};
+use crate::partitions::BEYOND_ALL;
+use crate::record::{HeldState, Record, decode_or_mark};
 use crate::store::RedisStore;
 use crate::token::{Token, read_fence};
 
 /// Heads that are read at once for a list.
 const LIST_HEADS: i64 = 256;
 
-/// Heads that one page of a filtered list looks through before it answers with what it has.
+/// Most heads that one page of a filtered list scans before it returns what it has.
 const SCAN_HEADS_MAX: usize = 20_000;
 
 /// A job as it lies in the store.
@@ -26,11 +26,11 @@ pub struct Found {
     pub seq: u64,
     pub head: Vec<u8>,
     pub data: Payload,
-    pub held: Option<Held>,
+    pub held: Option<CurrentLease>,
 }
 
 #[derive(Debug)]
-pub struct Held {
+pub struct CurrentLease {
     pub fence: u64,
     pub claimed_at: Timestamp,
     pub expires_at: Timestamp,
@@ -45,7 +45,7 @@ impl Found {
         let (seq, head, data) = (part()?.count()?, part()?.bytes()?, part()?.payload()?);
         let held = match part() {
             Err(_) => None,
-            Ok(fence) => Some(Held {
+            Ok(fence) => Some(CurrentLease {
                 fence: read_fence(&fence.text()?).ok_or_else(unexpected)?,
                 claimed_at: part()?.time()?,
                 expires_at: part()?.time()?,
@@ -64,7 +64,7 @@ impl Found {
 
 impl RedisStore {
     pub(crate) async fn find(&self, id: &JobId) -> Result<Option<Found>, StoreError> {
-        let (partition, answer) = self.ask_about(id, &self.scripts.job).await?;
+        let (partition, answer) = self.run_where_job_is(id, &self.scripts.job).await?;
         Found::read(partition, answer)
     }
 
@@ -119,7 +119,7 @@ impl RedisStore {
         Ok(Page { items, next })
     }
 
-    /// Looks through a partition's jobs, newest first, until there are enough or too many were looked at.
+    /// Scans a partition's jobs, newest first, until the page is full or the scan reaches its bound.
     async fn scan_jobs(
         &self,
         partition: u16,
@@ -140,7 +140,9 @@ impl RedisStore {
                 let seq = seq.count()?;
                 scanned += 1;
                 let Some(record) = decode_or_mark(&head.bytes()?, partition, seq) else { continue };
-                if filter.is_about(&record.job) && of_status(filter, &record, is_held.yes()?, now) {
+                if filter.is_about(&record.job)
+                    && has_status(filter, &record, HeldState::of(is_held.yes()?), now)
+                {
                     merge.found(self.order_of(partition, seq), partition, seq);
                     wanted += 1;
                 }
@@ -153,7 +155,7 @@ impl RedisStore {
     }
 
     pub(crate) async fn trail_of(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
-        let (_, events) = self.ask_about(id, &self.scripts.trail).await?;
+        let (_, events) = self.run_where_job_is(id, &self.scripts.trail).await?;
         let mut trail = Vec::new();
         for event in events.list()? {
             trail.extend(audit_event(&event.bytes()?));
@@ -162,6 +164,6 @@ impl RedisStore {
     }
 }
 
-fn of_status(filter: &JobFilter, record: &Record, is_held: bool, now: Timestamp) -> bool {
-    filter.status.is_none_or(|want| record.status(is_held, now) == want)
+fn has_status(filter: &JobFilter, record: &Record, held: HeldState, now: Timestamp) -> bool {
+    filter.status.is_none_or(|want| record.status(held, now) == want)
 }

@@ -1,4 +1,4 @@
-//! Where a job belongs, and what its id is called there.
+//! Names of keys: the partition of a job, and the stored form of its id.
 //!
 //! All keys of a partition begin with `recado:{0}`: the braces put them in one slot of a Cluster, so that a script
 //! may change them together. A job's partition follows from its company. Its id is unique over all partitions, so
@@ -9,6 +9,7 @@ use std::hash::Hasher;
 use recado_core::{CompanyId, JobId};
 use recado_store::{Fence, StoreError};
 use siphasher::sip::SipHasher13;
+use uuid::Uuid;
 
 use crate::answer::Answer;
 use crate::link::{Arg, Link, Script};
@@ -17,11 +18,8 @@ use crate::link::{Arg, Link, Script};
 /// allocation, so up to a million jobs of a partition cost a few bytes each here.
 const BUCKETS: u64 = 8_192;
 
-/// What marks an id that was written as a UUID and is kept as its sixteen bytes. No id begins with it.
+/// Begins a stored id that was written as a UUID and is kept as its sixteen bytes. No id begins with it.
 const UUID_MARK: u8 = 0;
-
-/// The places of the hyphens in a UUID's text.
-const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 /// A job's id as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,21 +44,10 @@ impl IdKey {
 
 /// The id that these bytes were made of.
 pub fn unpack(bytes: &[u8]) -> Option<JobId> {
-    let text = match bytes.split_first()? {
-        (&UUID_MARK, uuid) => {
-            let mut text = String::with_capacity(36);
-            for byte in uuid {
-                if HYPHENS.contains(&text.len()) {
-                    text.push('-');
-                }
-                text.push(char::from_digit(u32::from(byte >> 4), 16)?);
-                text.push(char::from_digit(u32::from(byte & 15), 16)?);
-            }
-            text
-        }
-        _ => std::str::from_utf8(bytes).ok()?.to_owned(),
-    };
-    Some(JobId::trusted(text))
+    Some(match bytes.split_first()? {
+        (&UUID_MARK, uuid) => JobId::trusted(Uuid::from_slice(uuid).ok()?.to_string()),
+        _ => JobId::trusted(std::str::from_utf8(bytes).ok()?),
+    })
 }
 
 /// The partition of a company's jobs.
@@ -68,7 +55,7 @@ pub fn partition_of(company: &CompanyId, partitions: u16) -> u16 {
     part(hash(company.as_str().as_bytes()), partitions)
 }
 
-/// What all keys of a partition, or of the notes, begin with.
+/// The common prefix of all keys of a partition, or of the key-value entries, with its hash tag.
 #[derive(Debug)]
 pub struct Root {
     root: Box<[u8]>,
@@ -117,30 +104,12 @@ fn hash(bytes: &[u8]) -> u64 {
 
 /// Ids written as a UUID in small letters in sixteen bytes, others as they are.
 fn pack(id: &str) -> Box<[u8]> {
-    uuid_bytes(id.as_bytes()).unwrap_or_else(|| id.as_bytes().into())
-}
-
-fn uuid_bytes(text: &[u8]) -> Option<Box<[u8]>> {
-    if text.len() != 36 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(17);
-    bytes.push(UUID_MARK);
-    let mut high = None;
-    for (at, &letter) in text.iter().enumerate() {
-        let digit = match letter {
-            b'-' if HYPHENS.contains(&at) => continue,
-            _ if HYPHENS.contains(&at) => return None,
-            b'0'..=b'9' => letter - b'0',
-            b'a'..=b'f' => letter - b'a' + 10,
-            _ => return None,
-        };
-        match high.take() {
-            None => high = Some(digit << 4),
-            Some(high) => bytes.push(high | digit),
+    match Uuid::try_parse(id) {
+        Ok(uuid) if uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == id => {
+            [&[UUID_MARK], &uuid.into_bytes()[..]].concat().into()
         }
+        _ => id.as_bytes().into(),
     }
-    Some(bytes.into())
 }
 
 #[cfg(test)]

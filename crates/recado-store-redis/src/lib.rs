@@ -5,55 +5,58 @@
 //!   claim   ├─▶ one script ─▶ partition {0} ───┤ job, data: keys of its own, once it has a story
 //!   settle  ┘   on one slot   partition {1} …  │ line, aside, later, ring: who is next
 //!                                              └ held, leases · letter, dead · ended · audit
-//!   notes ─────▶ one script ─▶ {notes}
+//!   key-value ─▶ one script ─▶ {notes}
 //! ```
 //!
 //! - **Values are Rust's, order is Lua's.** What a job is and becomes is worked out and written down in Rust
-//!   ([`record`], [`letter`]); scripts move values and keep the order, and read of them only the first fields.
-//! - **Whoever holds a lease is the only one to change its job.** So a settlement is worked out from the head that
-//!   was leased, and the script only checks the fence. What people do to jobs that nobody holds is done if the head
-//!   is still the one that it was decided by.
+//!   ([`record`], [`dead_letter`]); scripts move values and keep the order, and read of them only the first fields.
+//! - **Only the holder of a lease changes its job.** So a settlement is computed from the head that was leased, and the
+//!   script only checks the fence. An operator's action on a job that is not leased is done if the head is still the
+//!   one that it was decided by.
 //! - **Every verb can be asked for again.** A claim with the same fence gives the same leases; a settlement repeated
 //!   word for word is answered as done; the rest is safe by its nature.
-//! - **Bounded.** No script does more than a thousand things, so nobody waits long for another.
+//! - **Bounded.** No script does more than a thousand things, so no caller waits long for another.
 //!
 //! A partition is a whole store on one slot: exact in all that the contract says. With several, a company's jobs are
 //! in one of them, claims go round and share by how many tenants wait in each; turns hold within a partition, and
 //! lists are in the order of arrival to the millisecond. See `docs/decisions/0022-redis-in-scripts-and-streams.md`.
 //!
 //! Reading order: `scripts/jobs.lua` (where jobs are), `scripts/lanes.lua` (who is next), [`store`], then a verb with
-//! its script: [`enqueue`], [`claim`], [`settle`], [`act`]; [`parts`] (several partitions), [`link`] (the connection).
+//! its script: [`enqueue`], [`claim`], [`settle`], [`operator`]; [`partitions`] (several partitions), [`link`] (the connection).
 //!
-//! Deliberately absent: a clock (time comes with every verb, and leases end by it; [`looks`] only says who may take
-//! over what ran out), and reading from replicas.
+//! Deliberately absent: a clock (time comes with every verb, and leases end by it; [`orphan_grace`] only says when expired
+//! leases may be taken over), and reading from replicas.
 
-mod act;
 mod answer;
 mod audit;
-mod bells;
+mod batcher;
 mod bytes;
 pub mod check;
 mod circuits;
 mod claim;
+mod dead_letter;
+mod dead_letters;
 mod enqueue;
-mod fares;
 mod format;
 mod inspect;
+mod key_value;
 mod keys;
-mod letter;
-mod letters;
 pub mod link;
-mod looks;
 mod merge;
-mod moving;
-mod notes;
-mod parts;
+mod operator;
+mod orphan_grace;
+mod partitions;
+mod prune;
+mod receipt;
 mod record;
 mod scripts;
 mod settle;
 mod store;
-mod together;
+mod tenant_stats;
 mod token;
+mod transfer;
+mod upgrade;
+mod wakeups;
 
 pub use format::FORMAT_VERSION;
 pub use link::RedisOptions;

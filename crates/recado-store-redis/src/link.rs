@@ -1,28 +1,31 @@
 //! The connection to Redis: one server, a Sentinel set or a Cluster, behind the same few calls.
 //!
 //! ```text
-//!   run / command / pipeline ──▶ shards ──▶ node of the key's slot ──▶ one multiplexed connection
-//!        all within the timeout      │            ▲
-//!                                    │            └ opened, dropped and opened again by its own task
-//!                                    └ MOVED and ASK are followed; the map of slots is read again
+//!   run / command ──▶ shards ──▶ server of the key's slot ──▶ one multiplexed connection
+//!     within the timeout │            ▲
+//!                        │            └ opened, dropped and opened again by its own task
+//!                        └ MOVED and ASK are followed; the map of slots is read again
 //! ```
 //!
 //! - A call ends within the timeout, whatever happens: waiting for a connection, a script that has to be
 //!   loaded and a redirect all spend the same time.
 //! - Nothing is repeated once it may have been carried out. The store's verbs are safe to repeat, and their
 //!   caller decides.
-//! - A connection that does not answer is given up, and its node is asked for a new one.
+//! - A connection that does not answer is given up, and its task opens a new one.
+//!
+//! `docs/redis-connections.md` explains it for readers; `docs/decisions/0028-redis-connections-are-ours.md` says why the
+//! client library's Cluster and Sentinel clients are not used.
 //!
 //! Deliberately absent: reading from replicas (they may be behind), transactions (every verb is one script),
 //! and what any key means.
 
 mod clock;
 mod cluster;
+mod connection;
 mod fault;
 mod hints;
+mod location;
 mod memory;
-mod node;
-mod place;
 mod shards;
 mod slots;
 mod url;
@@ -32,46 +35,45 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::Timestamp;
+use recado_core::{Random, Timestamp};
 use recado_store::StoreError;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::check::{Checkup, Health};
-use crate::looks::RESPITE;
+use crate::orphan_grace::ORPHAN_GRACE;
 pub use clock::ServerClock;
 pub use fault::OpenError;
 pub use hints::Hint;
 pub use memory::{Memory, Reading};
 pub use url::{Target, UrlError};
 
-use fault::Fault;
+pub(crate) use connection::Connection;
 use hints::Hints;
-pub(crate) use node::{Node, Request};
 pub(crate) use shards::Shards;
 
 /// The longest that an operation on Redis may take.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Longest delay until work of another node is found, when its hint was lost.
-const RING_EVERY: Duration = Duration::from_secs(1);
+/// Longest delay until work of another node is found when its hint was lost.
+const WAKE_EVERY: Duration = Duration::from_secs(1);
 
 /// Address and settings of the store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisOptions {
     /// `redis://…`, `redis+sentinel://…` or `redis+cluster://…`, see [`Target`].
     pub url: String,
-    /// Parts that the jobs are divided into, each wholly on one shard. Chosen once: see the store.
+    /// Partitions that the jobs are divided into, each wholly on one shard. Chosen once: see the store.
     pub partitions: u16,
     /// Prefix of every key.
     pub prefix: Box<str>,
     /// Every call ends within this.
     pub timeout: Duration,
-    /// Interval at which waiting callers look again for work or notes, hints or not.
-    pub ring_every: Duration,
+    /// Interval at which waiting callers look again for work or key-value entries, hints or not.
+    pub wake_every: Duration,
     /// Time that living nodes have to extend their leases after Redis was away, before others take them over.
-    pub respite: Duration,
+    pub orphan_grace: Duration,
     /// Authorities to trust instead of the system's, as PEM, for servers with a certificate of one's own.
     pub trusted_roots_pem: Option<String>,
 }
@@ -83,8 +85,8 @@ impl RedisOptions {
             partitions: 1,
             prefix: "recado".into(),
             timeout: TIMEOUT,
-            ring_every: RING_EVERY,
-            respite: RESPITE,
+            wake_every: WAKE_EVERY,
+            orphan_grace: ORPHAN_GRACE,
             trusted_roots_pem: None,
         }
     }
@@ -179,10 +181,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects, looks whether the server may keep jobs, and reads its clock. Refuses a server that evicts.
-    pub async fn open(options: &RedisOptions) -> Result<Link, OpenError> {
-        let target = Target::read(&options.url)?;
-        let shards = Arc::new(Shards::open(&target, options).await?);
+    /// Connects, checks that the server is fit to keep jobs, and reads its clock. Refuses a server that evicts.
+    pub async fn open(options: &RedisOptions, random: Arc<Random>) -> Result<Link, OpenError> {
+        let shards = Arc::new(Shards::open(options, random).await?);
         let health = Arc::new(Health::examine(&shards, options.timeout).await?);
         let clock = ServerClock::read(&shards, options).await?;
         let memory = Arc::new(Memory::default());
@@ -200,30 +201,21 @@ impl Link {
         let deadline = Instant::now() + self.timeout;
         let key = keys.first().copied().unwrap_or_default();
         let known = eval("EVALSHA", &script.sha, keys, args);
-        let answer = match self.shards.send(key, Request::One(&known), deadline).await {
+        let answer = match self.shards.send(key, &known, deadline).await {
             Err(fault) if fault.is_unknown_script() => {
                 let whole = eval("EVAL", &script.source, keys, args);
-                self.shards.send(key, Request::One(&whole), deadline).await
+                self.shards.send(key, &whole, deadline).await
             }
             answer => answer,
         };
-        let values = answer.map_err(|fault| self.refusal(fault, script.name))?;
-        Ok(only(values))
+        answer.map_err(|fault| fault.into_store_error(script.name, self.timeout))
     }
 
     /// Sends a command to where `key` is.
     pub async fn command(&self, command: &Cmd, key: &[u8]) -> Result<Value, StoreError> {
         let deadline = Instant::now() + self.timeout;
-        let answer = self.shards.send(key, Request::One(command), deadline).await;
-        answer.map(only).map_err(|fault| self.refusal(fault, "command"))
-    }
-
-    /// Sends commands to where `key` is, all of them of its slot; an answer each, in order. They are not a
-    /// transaction: when one is refused, the others may have been carried out.
-    pub async fn pipeline(&self, pipeline: &Pipeline, key: &[u8]) -> Result<Vec<Value>, StoreError> {
-        let deadline = Instant::now() + self.timeout;
-        let answer = self.shards.send(key, Request::Many(pipeline), deadline).await;
-        answer.map_err(|fault| self.refusal(fault, "pipeline"))
+        let answer = self.shards.send(key, command, deadline).await;
+        answer.map_err(|fault| fault.into_store_error("command", self.timeout))
     }
 
     /// Every call ends within this.
@@ -247,8 +239,8 @@ impl Link {
         self.clock.clone()
     }
 
-    /// Tells the other nodes something that they would find out by themselves later. Lost without a trace when
-    /// it cannot be told now. Scripts may `PUBLISH` to [`Link::channel`] themselves.
+    /// Publishes a hint to the other nodes about something that they would find out by themselves later. It is lost
+    /// without a trace when it cannot be sent now. Scripts may `PUBLISH` to [`Link::channel`] themselves.
     pub fn publish(&self, text: &str) {
         self.hints.publish(text);
     }
@@ -272,13 +264,6 @@ impl Link {
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
-
-    fn refusal(&self, fault: Fault, what: &'static str) -> StoreError {
-        if fault.is_full() {
-            self.memory.count_refusal();
-        }
-        fault.into_store_error(what, self.timeout)
-    }
 }
 
 fn eval(verb: &str, script: &str, keys: &[&[u8]], args: &[Arg<'_>]) -> Cmd {
@@ -294,8 +279,4 @@ fn eval(verb: &str, script: &str, keys: &[&[u8]], args: &[Arg<'_>]) -> Cmd {
         };
     }
     command
-}
-
-fn only(values: Vec<Value>) -> Value {
-    values.into_iter().next().unwrap_or(Value::Nil)
 }

@@ -1,4 +1,4 @@
-//! One list from several partitions, newest first, without gap or repetition.
+//! Merges the lists of several partitions into one, newest first, without gap or repetition.
 
 /// A place in the order of all, and the job's partition and number.
 pub type Row = (u64, u16, u64);

@@ -20,6 +20,20 @@ pub enum Phase {
     Ended(Ending),
 }
 
+/// Tells whether a lease on the job is current. Heads do not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldState {
+    Held,
+    Free,
+}
+
+impl HeldState {
+    /// From the answer of a script, which is a truth value.
+    pub fn of(is_held: bool) -> Self {
+        if is_held { HeldState::Held } else { HeldState::Free }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Sent,
@@ -92,9 +106,9 @@ impl Record {
         self.job.due_at = due_at;
     }
 
-    pub fn status(&self, is_held: bool, now: Timestamp) -> Status {
+    pub fn status(&self, held: HeldState, now: Timestamp) -> Status {
         match self.phase {
-            Phase::Live if is_held => Status::Delivering,
+            Phase::Live if held == HeldState::Held => Status::Delivering,
             Phase::Live => Status::waiting(&self.job.progress, self.job.due_at, now),
             Phase::Dead => Status::Failed,
             Phase::Ended(Ending::Sent) => Status::Sent,
@@ -104,7 +118,7 @@ impl Record {
     }
 
     pub fn view(self, data: Payload, held_by: Option<(Box<str>, Timestamp)>, now: Timestamp) -> JobView {
-        let status = self.status(held_by.is_some(), now);
+        let status = self.status(HeldState::of(held_by.is_some()), now);
         let (ended_at, answer) = (self.ended_at, self.answer);
         JobView { job: Job { data, ..self.job }, status, ended_at, answer, held_by }
     }

@@ -1,26 +1,25 @@
-//! Ending leases.
+//! Settles leases.
 //!
-//! What becomes of a job is worked out here, from its head as it was when it was leased, and written by a script if
-//! the lease is still current. That is safe because nothing but its holder changes a leased job's head. Heads of
-//! jobs that were claimed here are at hand; others are read first.
+//! The new head of a job is computed here, from its head as it was when it was leased, and written by a script if the
+//! lease is still current. That is safe because nothing but its holder changes a leased job's head. Heads of jobs that
+//! were claimed here are cached; others are read first.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::Hasher;
 
 use parking_lot::Mutex;
 use recado_core::job::remember;
-use recado_core::{CompanyId, DeadLetter, LeaseToken, NewJob, RouteName, Timestamp, Transition};
+use recado_core::{CompanyId, DeadLetter, LeaseToken, RouteName, Timestamp, Transition};
 use recado_store::{Settled, Settlement, StoreError};
-use siphasher::sip::SipHasher13;
 
 use crate::answer::{Answer, unexpected};
-use crate::enqueue::intake;
+use crate::batcher::{BatchItem, Batcher};
+use crate::dead_letter;
+use crate::enqueue::push_new_job;
 use crate::keys::IdKey;
-use crate::letter;
 use crate::link::Arg;
-use crate::record::{Ending, Phase, Receipt, Record, json};
+use crate::receipt::receipt_of;
+use crate::record::{Ending, Phase, Record, json};
 use crate::store::RedisStore;
-use crate::together::{Asked, Line};
 use crate::token::{Token, fence_arg};
 
 /// Settlements at most in one call: no other client is served while a script runs.
@@ -29,35 +28,35 @@ const CALL_SETTLEMENTS_MAX: usize = 200;
 /// Bytes of what follows at most in one call, unless one settlement has more.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
-/// What becomes of a job.
+/// The place of a job after its settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Ends,
-    Waits,
-    IsBuried,
+enum Destination {
+    Ended,
+    Waiting,
+    DeadLetters,
 }
 
-impl Fate {
+impl Destination {
     /// As `settle.lua` reads it.
     fn code(self) -> &'static str {
         match self {
-            Fate::Ends => "e",
-            Fate::Waits => "w",
-            Fate::IsBuried => "b",
+            Destination::Ended => "e",
+            Destination::Waiting => "w",
+            Destination::DeadLetters => "b",
         }
     }
 }
 
-/// Heads kept at hand at most. Leases that are settled elsewhere or never leave theirs behind; then all are dropped,
-/// and read again where they are needed.
+/// Most heads in the cache. Leases that are settled elsewhere or never leave theirs behind; a full cache is emptied, and
+/// heads are read again where they are needed.
 const HEADS_MAX: usize = 100_000;
 
-/// Heads of jobs that this process has leased, as they are written.
+/// Cache of the heads of jobs that this process has leased, as they are stored.
 #[derive(Debug, Default)]
-pub struct Heads(Mutex<HashMap<LeaseToken, Vec<u8>>>);
+pub struct HeadCache(Mutex<HashMap<LeaseToken, Vec<u8>>>);
 
-impl Heads {
-    pub fn keep(&self, token: LeaseToken, head: Vec<u8>) {
+impl HeadCache {
+    pub fn insert(&self, token: LeaseToken, head: Vec<u8>) {
         let mut heads = self.0.lock();
         if heads.len() >= HEADS_MAX {
             heads.clear();
@@ -69,35 +68,35 @@ impl Heads {
         self.0.lock().get(&token).cloned()
     }
 
-    fn forget(&self, token: LeaseToken) {
+    fn remove(&self, token: LeaseToken) {
         self.0.lock().remove(&token);
     }
 }
 
-/// A settlement of a lease that may be current.
-struct Step<'a> {
+/// A settlement of a lease that may be current, with its effects.
+struct PlannedSettlement<'a> {
     /// Its place among those that were asked for.
     at: usize,
     token: Token,
     settlement: &'a Settlement,
     /// Whose job it is.
     owner: (RouteName, CompanyId),
-    fate: Fate,
+    destination: Destination,
     /// The job's head from now on.
     head: Vec<u8>,
-    /// What is put on record, empty if nothing is.
+    /// The audit record as it is stored, empty if there is none.
     audit: Vec<u8>,
     letter: Option<Vec<u8>>,
 }
 
-impl Step<'_> {
-    /// What it has in common with those that the script settles together with it.
-    fn group(&self) -> (u64, Fate, Timestamp) {
-        (self.token.fence, self.fate, self.settlement.now)
+impl PlannedSettlement<'_> {
+    /// The values that it shares with those that the script settles in one group.
+    fn group(&self) -> (u64, Destination, Timestamp) {
+        (self.token.fence, self.destination, self.settlement.now)
     }
 }
 
-impl Asked for Settlement {
+impl BatchItem for Settlement {
     type Answer = Settled;
     const COUNT_MAX: usize = CALL_SETTLEMENTS_MAX;
     const BYTES_MAX: usize = CALL_BYTES_MAX;
@@ -115,11 +114,11 @@ impl Asked for Settlement {
         self.follow_ups.iter().map(|new| store.home_of(&IdKey::of(&new.id)))
     }
 
-    fn line(store: &RedisStore) -> &Line<Self> {
+    fn batcher(store: &RedisStore) -> &Batcher<Self> {
         &store.settles
     }
 
-    async fn carry_out(store: &RedisStore, settlements: &[Self]) -> Result<Vec<Settled>, StoreError> {
+    async fn run_batch(store: &RedisStore, settlements: &[Self]) -> Result<Vec<Settled>, StoreError> {
         store.settle_leases(settlements).await
     }
 }
@@ -130,8 +129,8 @@ impl RedisStore {
         let tokens = settlements.iter().map(|settlement| self.read_token(settlement.token));
         for (partition, known) in self.by_partition(tokens) {
             for some in known.chunks(CALL_SETTLEMENTS_MAX) {
-                let steps = self.steps(partition, some, settlements).await?;
-                for (at, settled) in self.settle_some(partition, &steps).await? {
+                let planned = self.plan_settlements(partition, some, settlements).await?;
+                for (at, settled) in self.run_settlements(partition, &planned).await? {
                     answers[at] = settled;
                 }
                 let stale = some.iter().filter(|(at, _)| answers[*at] == Settled::Stale).copied().collect();
@@ -143,7 +142,7 @@ impl RedisStore {
         Ok(answers)
     }
 
-    /// Those of these that were carried out before, word for word: their answer was lost.
+    /// Finds the settlements that were carried out before, word for word: their answer was lost.
     async fn settled_before(
         &self,
         partition: u16,
@@ -159,20 +158,21 @@ impl RedisStore {
         for ((at, token), found) in stale.into_iter().zip(found) {
             let Some(found) = found else { continue };
             let audit = settlements[at].audit.as_ref().map(json).transpose()?.unwrap_or_default();
-            if Record::decode(&found.head)?.receipt == Some(receipt(token, &settlements[at], &audit)) {
+            let receipt = receipt_of(token, &settlements[at], &audit)?;
+            if Record::decode(&found.head)?.receipt == Some(receipt) {
                 before.push(at);
             }
         }
         Ok(before)
     }
 
-    /// The settlements whose lease may be current, each with its job's head.
-    async fn steps<'a>(
+    /// Plans the settlements whose lease may be current.
+    async fn plan_settlements<'a>(
         &self,
         partition: u16,
         known: &[(usize, Token)],
         settlements: &'a [Settlement],
-    ) -> Result<Vec<Step<'a>>, StoreError> {
+    ) -> Result<Vec<PlannedSettlement<'a>>, StoreError> {
         let mut heads: Vec<Option<Vec<u8>>> =
             known.iter().map(|(at, _)| self.heads.get(settlements[*at].token)).collect();
         let absent: Vec<usize> = (0..known.len()).filter(|nth| heads[*nth].is_none()).collect();
@@ -186,39 +186,39 @@ impl RedisStore {
                 heads[nth] = head.there().map(Answer::bytes).transpose()?;
             }
         }
-        let mut steps = Vec::with_capacity(known.len());
+        let mut planned = Vec::with_capacity(known.len());
         for ((at, token), head) in known.iter().zip(heads) {
             let Some(head) = head else { continue };
-            steps.push(step(*at, *token, &settlements[*at], Record::decode(&head)?)?);
+            planned.push(plan(*at, *token, &settlements[*at], Record::decode(&head)?)?);
         }
-        Ok(steps)
+        Ok(planned)
     }
 
-    async fn settle_some(
+    async fn run_settlements(
         &self,
         partition: u16,
-        steps: &[Step<'_>],
+        planned: &[PlannedSettlement<'_>],
     ) -> Result<Vec<(usize, Settled)>, StoreError> {
-        let Some(first) = steps.first() else { return Ok(Vec::new()) };
-        let follow_ups = steps.iter().flat_map(|step| &step.settlement.follow_ups);
+        let Some(first) = planned.first() else { return Ok(Vec::new()) };
+        let follow_ups = planned.iter().flat_map(|step| &step.settlement.follow_ups);
         let refused = self.refused(partition, follow_ups.map(|new| &new.id)).await?;
-        let mut args = Vec::with_capacity(16 + steps.len() * 3);
+        let mut args = Vec::with_capacity(16 + planned.len() * 3);
         args.push(Arg::Int(self.floor(first.settlement.now, 0)));
-        push_groups(steps, &mut args);
-        push_owners(steps, &mut args);
-        for (nth, step) in (1..).zip(steps) {
+        push_groups(planned, &mut args);
+        push_owners(planned, &mut args);
+        for (nth, step) in (1..).zip(planned) {
             for new in step.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
                 args.push(Arg::Int(nth));
-                intake(new, &mut args)?;
+                push_new_job(new, &mut args)?;
             }
         }
         let answers = self.run(&self.scripts.settle, partition, &args).await?.list()?;
-        if answers.len() != steps.len() {
+        if answers.len() != planned.len() {
             return Err(unexpected());
         }
-        let (mut settled, mut routes) = (Vec::with_capacity(steps.len()), Vec::new());
-        for (step, answer) in steps.iter().zip(answers) {
-            self.heads.forget(step.settlement.token);
+        let (mut settled, mut routes) = (Vec::with_capacity(planned.len()), Vec::new());
+        for (step, answer) in planned.iter().zip(answers) {
+            self.heads.remove(step.settlement.token);
             let done = answer.yes()?;
             if done {
                 if !matches!(step.settlement.transition, Transition::Deliver { .. } | Transition::Bury(_)) {
@@ -228,45 +228,46 @@ impl RedisStore {
             }
             settled.push((step.at, if done { Settled::Done } else { Settled::Stale }));
         }
-        self.bells.announce(&self.link, routes.into_iter());
+        self.wakeups.announce(&self.link, routes.into_iter());
         Ok(settled)
     }
 }
 
-/// Works out what a settlement makes of a job.
-fn step<'a>(
+/// Computes the effects of a settlement on a job.
+fn plan<'a>(
     at: usize,
     token: Token,
     settlement: &'a Settlement,
     mut record: Record,
-) -> Result<Step<'a>, StoreError> {
+) -> Result<PlannedSettlement<'a>, StoreError> {
     let audit = settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default();
-    let (fate, letter) = execute(&mut record, settlement)?;
-    record.receipt = Some(receipt(token, settlement, &audit));
+    let (destination, letter) = apply_transition(&mut record, settlement)?;
+    record.receipt = Some(receipt_of(token, settlement, &audit)?);
     let head = record.encode()?;
     let owner = (record.job.route, record.job.company);
-    Ok(Step { at, token, settlement, owner, fate, head, audit, letter })
+    Ok(PlannedSettlement { at, token, settlement, owner, destination, head, audit, letter })
 }
 
-/// Steps in a row that have the same in common go together: the script does much of its work once for all of them.
-fn push_groups<'a>(steps: &'a [Step<'_>], args: &mut Vec<Arg<'a>>) {
-    let groups = || steps.chunk_by(|one, next| one.group() == next.group());
+/// Pushes the settlements. Those in a row that share a group go together: the script does much of its work once for all
+/// of them.
+fn push_groups<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>) {
+    let groups = || planned.chunk_by(|one, next| one.group() == next.group());
     args.push(Arg::Int(groups().count() as i64));
     for group in groups() {
-        let (fence, fate, now) = group[0].group();
-        args.extend([fence_arg(fence), Arg::from(fate.code())]);
+        let (fence, destination, now) = group[0].group();
+        args.extend([fence_arg(fence), Arg::from(destination.code())]);
         args.extend([Arg::Int(now.as_millis()), Arg::Int(group.len() as i64)]);
-        for Step { token, head, audit, letter, .. } in group {
+        for PlannedSettlement { token, head, audit, letter, .. } in group {
             args.extend([Arg::Int(token.seq.cast_signed()), Arg::from(&**head), Arg::from(&**audit)]);
             args.extend(letter.as_deref().map(Arg::from));
         }
     }
 }
 
-/// How many jobs of each tenant are settled.
-fn push_owners<'a>(steps: &'a [Step<'_>], args: &mut Vec<Arg<'a>>) {
+/// Pushes the number of settled jobs of each tenant.
+fn push_owners<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>) {
     let mut owners: BTreeMap<&(RouteName, CompanyId), i64> = BTreeMap::new();
-    for step in steps {
+    for step in planned {
         *owners.entry(&step.owner).or_default() += 1;
     }
     args.push(Arg::Int(owners.len() as i64));
@@ -275,48 +276,35 @@ fn push_owners<'a>(steps: &'a [Step<'_>], args: &mut Vec<Arg<'a>>) {
     }
 }
 
-/// Carries a transition out on the head. Answers what becomes of the job, and its dead letter, if it is one.
-fn execute(record: &mut Record, settlement: &Settlement) -> Result<(Fate, Option<Vec<u8>>), StoreError> {
+/// Applies a transition to the head. Returns the job's destination, and its dead letter, if it becomes one.
+fn apply_transition(
+    record: &mut Record,
+    settlement: &Settlement,
+) -> Result<(Destination, Option<Vec<u8>>), StoreError> {
     let transition = &settlement.transition;
     record.job.progress = transition.step(record.job.progress);
     if let Transition::Bury(burial) = transition {
         let entry = DeadLetter::new(record.job.clone(), None, burial.clone());
-        let letter = letter::encode(&entry)?;
+        let letter = dead_letter::encode(&entry)?;
         record.job.attempts = entry.attempts;
         record.phase = Phase::Dead;
-        return Ok((Fate::IsBuried, Some(letter)));
+        return Ok((Destination::DeadLetters, Some(letter)));
     }
     if let Some(attempt) = transition.attempt() {
         remember(&mut record.job.attempts, attempt.clone());
     }
-    let fate = match transition {
+    let destination = match transition {
         Transition::Deliver { answer, .. } => {
             record.end(Ending::Sent, settlement.now, answer.clone());
-            Fate::Ends
+            Destination::Ended
         }
         Transition::RetryAt { at: due, .. }
         | Transition::Postpone { until: due }
         | Transition::Release { at: due, .. } => {
             record.reschedule(*due);
-            Fate::Waits
+            Destination::Waiting
         }
-        Transition::Bury(_) => Fate::IsBuried,
+        Transition::Bury(_) => Destination::DeadLetters,
     };
-    Ok((fate, None))
-}
-
-/// Tells a settlement from every other one of the same lease. `audit` is its record, as it is written.
-fn receipt(token: Token, settlement: &Settlement, audit: &[u8]) -> Receipt {
-    let mut hasher = SipHasher13::new();
-    hasher.write(format!("{:?}", settlement.transition).as_bytes());
-    if let Transition::Deliver { answer: Some(answer), .. } = &settlement.transition {
-        hasher.write(answer.as_str().as_bytes());
-    }
-    hasher.write(audit);
-    hasher.write_i64(settlement.now.as_millis());
-    for NewJob { id, body_hash, .. } in &settlement.follow_ups {
-        hasher.write(id.as_str().as_bytes());
-        hasher.write_u128(body_hash.0);
-    }
-    Receipt { fence: token.fence, digest: hasher.finish() }
+    Ok((destination, None))
 }

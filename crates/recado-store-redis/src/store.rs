@@ -1,34 +1,35 @@
-//! The store: the contract's verbs, each handed to whoever carries it out.
+//! The store: its shared state, and the traits [`JobStore`] and [`Inspect`] by the functions of other modules. The other
+//! traits are in modules of their own: [`crate::key_value`], [`crate::audit`], [`crate::transfer`].
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
+use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Timestamp};
 use recado_store::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
-    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
-    JobFilter, JobView, LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView,
-    Transfer, Waker,
+    Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded, Durability,
+    Enqueued, Extended, Fence, GroupBy, JobFilter, JobView, LeftOut, Page, PageRequest, Pruned, Redrive,
+    Redriven, Retention, Settled, Settlement, StoreError, StoreReport, TenantFilter, TenantView, Waker,
 };
 use tokio::task::JoinSet;
 
 use crate::answer::Answer;
-use crate::bells::Bells;
+use crate::batcher::{self, Batcher};
 use crate::claim::Claims;
 use crate::enqueue::Intake;
 use crate::format::{self, Format};
 use crate::keys::Root;
 use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
-use crate::looks::Looks;
+use crate::orphan_grace::OrphanGrace;
 use crate::scripts::Scripts;
-use crate::settle::Heads;
-use crate::together::{self, Line};
+use crate::settle::HeadCache;
 use crate::token::Token;
+use crate::upgrade;
+use crate::wakeups::Wakeups;
 
-/// A handle: what goes together in one script is carried out by a task that keeps the store open.
+/// A handle. The tasks that run batches keep the store open.
 #[derive(Debug, Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
@@ -40,15 +41,16 @@ pub struct RedisStore {
 pub struct Shared {
     pub(crate) link: Link,
     pub(crate) scripts: Scripts,
-    pub(crate) bells: Arc<Bells>,
-    pub(crate) heads: Heads,
+    pub(crate) wakeups: Arc<Wakeups>,
+    pub(crate) heads: HeadCache,
     pub(crate) claims: Claims,
-    pub(crate) looks: Looks,
-    pub(crate) notes_root: Root,
+    pub(crate) random: Arc<Random>,
+    pub(crate) orphan_grace: OrphanGrace,
+    pub(crate) kv_root: Root,
     pub(crate) format: Format,
-    pub(crate) enqueues: Line<Intake>,
-    pub(crate) settles: Line<Settlement>,
-    /// What the keys of each partition begin with.
+    pub(crate) enqueues: Batcher<Intake>,
+    pub(crate) settles: Batcher<Settlement>,
+    /// The common prefix of the keys of each partition.
     pub(crate) roots: Vec<Root>,
     _tasks: JoinSet<()>,
 }
@@ -62,46 +64,57 @@ impl Deref for RedisStore {
 }
 
 impl RedisStore {
-    pub async fn open(options: &RedisOptions) -> Result<RedisStore, OpenError> {
-        let link = Link::open(options).await?;
-        let bells = Arc::new(Bells::new());
+    /// Opens the store, or makes it. Fences and waits between attempts to connect are drawn from `random`: two nodes
+    /// need different seeds.
+    pub async fn open(options: &RedisOptions, random: Arc<Random>) -> Result<RedisStore, OpenError> {
+        let link = Link::open(options, random.clone()).await?;
+        let wakeups = Arc::new(Wakeups::new(&random));
         let mut tasks = JoinSet::new();
-        tasks.spawn(bells.clone().listen(link.subscribe(), options.ring_every));
+        tasks.spawn(wakeups.clone().listen(link.subscribe(), options.wake_every));
         let partitions = options.partitions.max(1);
         let roots = (0..partitions).map(|partition| Root::of(&options.prefix, partition)).collect();
         let shared = Arc::new(Shared {
             link,
             scripts: Scripts::new(),
-            bells,
-            heads: Heads::default(),
+            wakeups,
+            heads: HeadCache::default(),
             claims: Claims::default(),
-            looks: Looks::new(partitions, options.respite, options.timeout),
-            notes_root: Root::of(&options.prefix, "notes"),
+            random,
+            orphan_grace: OrphanGrace::new(partitions, options.orphan_grace, options.timeout),
+            kv_root: Root::of(&options.prefix, "notes"),
             format: Format::default(),
-            enqueues: Line::default(),
-            settles: Line::default(),
+            enqueues: Batcher::default(),
+            settles: Batcher::default(),
             roots,
             _tasks: tasks,
         });
         let store = RedisStore { shared, fence: None };
-        for root in store.roots.iter().chain([&store.notes_root]) {
-            format::check(&store.link, root, partitions).await?;
+        for root in store.roots.iter().chain([&store.kv_root]) {
+            upgrade::check_or_upgrade(&store, root).await?;
         }
         tokio::spawn(format::keep(Arc::downgrade(&store.shared)));
         Ok(store)
     }
 
-    /// The number of partitions of the store that is there; none where there is no store.
-    pub async fn found_partitions(options: &RedisOptions) -> Result<Option<u16>, OpenError> {
-        let link = Link::open(options).await?;
+    /// Reads the number of partitions of an existing store; none where there is no store.
+    pub async fn found_partitions(
+        options: &RedisOptions,
+        random: Arc<Random>,
+    ) -> Result<Option<u16>, OpenError> {
+        let link = Link::open(options, random).await?;
         format::found_partitions(&link, &Root::of(&options.prefix, 0)).await
+    }
+
+    /// A handle whose writes are refused once another writer has raised the fence.
+    pub(crate) fn with_fence(&self, fence: Fence) -> RedisStore {
+        RedisStore { fence: Some(fence), ..self.clone() }
     }
 
     pub fn link(&self) -> &Link {
         &self.link
     }
 
-    /// Which partitions do not answer. An error if none does.
+    /// Names the partitions that do not answer. An error if none does.
     async fn unanswered(&self) -> Result<Option<String>, StoreError> {
         let mut asked = JoinSet::new();
         for (partition, root) in self.partitions().zip(&self.roots) {
@@ -132,8 +145,8 @@ impl RedisStore {
         self.roots[usize::from(partition)].run(&self.link, script, args, self.fence).await
     }
 
-    pub(crate) async fn run_on_notes(&self, script: &Script, args: &[Arg<'_>]) -> Result<Answer, StoreError> {
-        self.notes_root.run(&self.link, script, args, self.fence).await
+    pub(crate) async fn run_on_kv(&self, script: &Script, args: &[Arg<'_>]) -> Result<Answer, StoreError> {
+        self.kv_root.run(&self.link, script, args, self.fence).await
     }
 
     pub(crate) fn root(&self, partition: u16) -> Option<&Root> {
@@ -169,14 +182,14 @@ impl RedisStore {
 }
 
 #[async_trait]
-impl Store for RedisStore {
+impl JobStore for RedisStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         let jobs = jobs.into_iter().enumerate().map(|(nth, new)| Intake { new, nth });
-        together::ask(self, jobs.collect()).await
+        batcher::submit(self, jobs.collect()).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
-        self.lease_jobs(&claim).await
+        self.claim_jobs(&claim).await
     }
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
@@ -184,7 +197,7 @@ impl Store for RedisStore {
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        together::ask(self, settlements).await
+        batcher::submit(self, settlements).await
     }
 
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
@@ -192,62 +205,36 @@ impl Store for RedisStore {
     }
 
     async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
-        self.redrive_letter(&redrive).await
+        self.redrive_dead_letter(&redrive).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
-        self.discard_letter(&discard).await
+        self.discard_dead_letter(&discard).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        self.prune_some(&retention, now).await
-    }
-
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        self.forget_jobs(&ids).await
-    }
-
-    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
-        self.adopt_jobs(&transfers).await
-    }
-
-    /// Each partition knows the fence, and so do the notes: a script sees no other slot's keys.
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        let number = i64::try_from(fence.number).unwrap_or(i64::MAX);
-        for root in self.roots.iter().chain([&self.notes_root]) {
-            let args = [Arg::from(fence.name), Arg::Int(number)];
-            if !root.run(&self.link, &self.scripts.fence, &args, None).await?.yes()? {
-                return Err(StoreError::Fenced);
-            }
-        }
-        Ok(())
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        write.carry_out(&RedisStore { fence: Some(fence), ..self.clone() }).await
-    }
-
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        self.put_on_record(&events).await
-    }
-
-    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
-        let noted = self.note_down(&writes, now).await?;
-        if noted.iter().any(|noted| matches!(noted, Noted::Done { .. })) {
-            self.bells.announce_notes(&self.link);
-        }
-        self.copy_circuits(&writes, &noted, now).await;
-        Ok(noted)
+        self.prune_jobs(&retention, now).await
     }
 
     fn waker(&self, route: &RouteName) -> Waker {
-        self.bells.waker(route)
+        self.wakeups.waker(route)
     }
 
-    fn notes_changed(&self) -> Option<Waker> {
-        Some(self.bells.notes_waker())
+    fn durability(&self) -> Durability {
+        self.link.checkup().durability()
     }
 
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        self.current_lease(token).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Inspect for RedisStore {
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         self.view(id, now).await
     }
@@ -261,24 +248,12 @@ impl Store for RedisStore {
         self.list_jobs(&filter, page, now).await
     }
 
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        self.trim_records(trim).await
-    }
-
-    fn audit_parts(&self) -> u16 {
-        self.partition_count() as u16 + 1
-    }
-
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.records_in(span, limit).await
-    }
-
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         self.trail_of(id).await
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
-        self.letter_of(id).await
+        self.find_dead_letter(id).await
     }
 
     async fn dead_letters(
@@ -286,11 +261,11 @@ impl Store for RedisStore {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> Result<Page<DeadLetter>, StoreError> {
-        self.list_letters(&filter, page).await
+        self.list_dead_letters(&filter, page).await
     }
 
     async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        self.letters_dead_longest(limit).await
+        self.list_oldest_dead_letters(limit).await
     }
 
     async fn dead_letter_groups(
@@ -299,14 +274,6 @@ impl Store for RedisStore {
         filter: DeadLetterFilter,
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
         self.groups(by, &filter).await
-    }
-
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
-        self.give_jobs(after, limit).await
-    }
-
-    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
-        self.give_job(id).await
     }
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
@@ -322,7 +289,7 @@ impl Store for RedisStore {
     }
 
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
-        self.fares(&filter, now).await
+        self.tenant_stats(&filter, now).await
     }
 
     async fn report(&self) -> Result<StoreReport, StoreError> {
@@ -339,29 +306,5 @@ impl Store for RedisStore {
             refusing: memory.and_then(|read| read.refusal()),
             unanswered,
         })
-    }
-
-    fn durability(&self) -> Durability {
-        self.link.checkup().durability()
-    }
-
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
-        self.current_lease(token).await
-    }
-
-    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
-        self.read_note(shelf, key, now).await
-    }
-
-    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
-        self.read_shelf(shelf, now).await
-    }
-
-    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
-        self.versions_of(shelves).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The verbs.
+//! The five traits of a store, and the requests and answers of their methods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut, Page,
     PageRequest, StoreReport, TenantFilter, TenantView,
 };
-use crate::notes::{Note, NoteWrite, Noted, Shelf};
+use crate::key_value::{KvEntry, KvWrite, KvWritten, Namespace};
 use crate::turns::Turns;
 use crate::wake::Waker;
 
@@ -169,7 +169,7 @@ pub enum Discarded {
 ///
 /// A lease does not travel: a mover takes leases over first, or they come as waiting.
 #[derive(Debug, Clone)]
-pub struct Transfer {
+pub struct JobSnapshot {
     pub job: Job,
     pub body_hash: BodyHash,
     pub standing: Standing,
@@ -185,7 +185,7 @@ pub struct Transfer {
     pub archived: usize,
 }
 
-impl Transfer {
+impl JobSnapshot {
     /// The job's checksum as its store had it, or a fresh one where it had none.
     pub fn checksum(&self) -> Checksum {
         let fresh = || {
@@ -230,9 +230,9 @@ pub struct Fence {
 #[derive(Debug, Clone)]
 pub enum FencedWrite {
     Claim(Claim),
-    Adopt(Vec<Transfer>),
+    Adopt(Vec<JobSnapshot>),
     Record(Vec<AuditEvent>),
-    WriteNotes(Vec<NoteWrite>, Timestamp),
+    KvWrite(Vec<KvWrite>, Timestamp),
 }
 
 impl FencedWrite {
@@ -242,7 +242,7 @@ impl FencedWrite {
             FencedWrite::Claim(claim) => return Ok(store.claim(claim).await?.leases),
             FencedWrite::Adopt(transfers) => drop(store.adopt(transfers).await?),
             FencedWrite::Record(events) => store.record(events).await?,
-            FencedWrite::WriteNotes(writes, now) => drop(store.write_notes(writes, now).await?),
+            FencedWrite::KvWrite(writes, now) => drop(store.kv_write(writes, now).await?),
         }
         Ok(Vec::new())
     }
@@ -259,8 +259,8 @@ pub struct Retention {
 pub struct Pruned {
     pub ended: u64,
     pub dead_letters: u64,
-    /// Notes whose time was over.
-    pub notes: u64,
+    /// Key-value entries whose time was over.
+    pub kv_entries: u64,
     /// There is more to prune: ask again.
     pub more: bool,
 }
@@ -304,9 +304,9 @@ pub trait Watcher: Send + Sync + std::fmt::Debug + 'static {
     fn forced(&self, took: Duration);
 }
 
-/// Keeps jobs. See the crate's documentation for what all of it promises.
+/// Writes jobs: takes them in, leases them, settles their leases, and ends dead letters.
 #[async_trait]
-pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait JobStore: Send + Sync + std::fmt::Debug + 'static {
     /// Takes jobs in, each exactly once by its id. Answers in order, after they are durable.
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError>;
 
@@ -334,50 +334,25 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
-    /// Forgets ended jobs at once, with all records about them here: the caller has archived those. Returns
-    /// how many went; jobs that have not ended stay.
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError>;
-
-    /// Takes jobs in as another store or an archive had them, each atomically, in order. An id that is taken
-    /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place. Its trail
-    /// stays, and goes on with what it does not have yet.
-    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError>;
-
-    /// Lets this writer write, and shuts out all with a smaller number. [`StoreError::Fenced`] when a larger one was
-    /// raised before.
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError>;
-
-    /// Carries a write out as its verb does, if in the same atomic step the fence is the one that was raised last;
-    /// [`StoreError::Fenced`] if not. A store that was emptied has none. The leases are those of a claim.
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError>;
-
-    /// Appends to the audit trail.
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
-
-    /// Forgets records that were archived, a bounded number of the oldest, and says how many went. As long as some
-    /// go there may be more.
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError>;
-
-    /// Writes notes, each atomically together with its audit records, in order. A store that runs short of
-    /// room takes them like settlements: an operator who eases its load must be able to say so.
-    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError>;
-
     /// Tells when a route may have work. A hint: correctness never depends on it.
     fn waker(&self, route: &RouteName) -> Waker;
 
-    /// Rung when another node may have written notes: copies of them are to be read again. A hint, like the
-    /// other. `None`: no other node writes, and this process has all there is.
-    fn notes_changed(&self) -> Option<Waker> {
-        None
-    }
+    /// What its answers to writes are worth right now. Known without asking, so that every answer can say it.
+    fn durability(&self) -> Durability;
 
-    /// Returns true if other nodes may be on this store.
-    fn is_shared(&self) -> bool {
-        self.notes_changed().is_some()
-    }
+    /// Who this lease's job belongs to, for reports about a lease held outside this process.
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError>;
 
-    // The read side. None of these counts by scanning what waits.
+    /// From now on this one hears of what the store does on its own. A store that has nothing to tell ignores it.
+    fn watch(&self, _watcher: Arc<dyn Watcher>) {}
 
+    /// Writes out what is pending and lets go of the files.
+    async fn close(&self) -> Result<(), StoreError>;
+}
+
+/// Read queries over jobs and dead letters. None of them counts by scanning the jobs that wait.
+#[async_trait]
+pub trait Inspect: Send + Sync + std::fmt::Debug + 'static {
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError>;
 
     /// Newest first.
@@ -389,15 +364,6 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     ) -> Result<Page<JobView>, StoreError>;
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError>;
-
-    /// Parts that the trail is kept in; order holds within each.
-    fn audit_parts(&self) -> u16 {
-        1
-    }
-
-    /// The trail itself, records that belong to no job included, for the archiver: every record given here is
-    /// durable. Records that came with an adopted job as archived are not given.
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError>;
 
@@ -418,12 +384,6 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         filter: DeadLetterFilter,
     ) -> Result<Vec<DeadLetterGroup>, StoreError>;
 
-    /// Every job with all that is known of it, oldest first, beginning after an order number.
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError>;
-
-    /// One job with all that is known of it.
-    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError>;
-
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
 
     /// The time since when the oldest unclaimed job has been due, for each route that has one; the companies
@@ -440,27 +400,93 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError>;
 
     async fn report(&self) -> Result<StoreReport, StoreError>;
+}
 
-    /// What its answers to writes are worth right now. Known without asking, so that every answer can say it.
-    fn durability(&self) -> Durability;
+/// Small durable values that all nodes share, by namespace and key, written by compare-and-set.
+#[async_trait]
+pub trait KeyValue: Send + Sync + std::fmt::Debug + 'static {
+    /// Writes entries, each atomically together with its audit records, in order. A store that runs short of
+    /// room takes them like settlements: an operator who eases its load must be able to say so.
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError>;
 
-    /// Who this lease's job belongs to, for reports about a lease held outside this process.
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError>;
-
-    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError>;
-
-    /// A whole shelf, by key.
-    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError>;
-
-    /// A number for each of these shelves that becomes another one when a note there is written, removed or pruned,
-    /// so that whoever keeps copies reads only what has changed. `None`: the store does not tell.
-    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
-        Ok(vec![None; shelves.len()])
+    /// Wakes when another node may have written entries: caches of them are to be read again. A hint, like
+    /// [`JobStore::waker`]. `None`: no other node writes, and this process has all there is.
+    fn kv_changes(&self) -> Option<Waker> {
+        None
     }
 
-    /// From now on this one hears of what the store does on its own. A store that has nothing to tell ignores it.
-    fn watch(&self, _watcher: Arc<dyn Watcher>) {}
+    /// Returns true if other nodes may be on this store.
+    fn is_shared(&self) -> bool {
+        self.kv_changes().is_some()
+    }
 
-    /// Writes out what is pending and lets go of the files.
-    async fn close(&self) -> Result<(), StoreError>;
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError>;
+
+    /// Returns all entries of a namespace, by key.
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError>;
+
+    /// Returns a number for each of these namespaces that changes when an entry there is written, removed or pruned,
+    /// so that a cache reads only what has changed. `None`: the store does not tell.
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        Ok(vec![None; namespaces.len()])
+    }
 }
+
+/// The audit trail: appended to by every write, read and trimmed by the archiver.
+#[async_trait]
+pub trait AuditLog: Send + Sync + std::fmt::Debug + 'static {
+    /// Appends to the audit trail.
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
+
+    /// Forgets records that were archived, a bounded number of the oldest, and says how many went. As long as some
+    /// go there may be more.
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError>;
+
+    /// Parts that the trail is kept in; order holds within each.
+    fn audit_parts(&self) -> u16 {
+        1
+    }
+
+    /// The trail itself, records that belong to no job included, for the archiver: every record given here is
+    /// durable. Records that came with an adopted job as archived are not given.
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
+}
+
+/// Moves whole jobs between stores, and to and from an archive.
+#[async_trait]
+pub trait Transfer: Send + Sync + std::fmt::Debug + 'static {
+    /// Forgets ended jobs at once, with all records about them here: the caller has archived those. Returns
+    /// how many went; jobs that have not ended stay.
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError>;
+
+    /// Takes jobs in as another store or an archive had them, each atomically, in order. An id that is taken
+    /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place. Its trail
+    /// stays, and goes on with what it does not have yet.
+    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError>;
+
+    /// Lets this writer write, and shuts out all with a smaller number. [`StoreError::Fenced`] when a larger one was
+    /// raised before.
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError>;
+
+    /// Carries a write out as its verb does, if in the same atomic step the fence is the one that was raised last;
+    /// [`StoreError::Fenced`] if not. A store that was emptied has none. The leases are those of a claim.
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError>;
+
+    /// Every job with all that is known of it, oldest first, beginning after an order number.
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError>;
+
+    /// One job with all that is known of it.
+    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError>;
+}
+
+/// A whole store. The crate's documentation says what every implementation promises.
+///
+/// Code takes the narrowest trait that it needs; a `dyn Store` becomes any of the five.
+pub trait Store: JobStore + Inspect + KeyValue + AuditLog + Transfer {}
+
+impl<T: JobStore + Inspect + KeyValue + AuditLog + Transfer> Store for T {}

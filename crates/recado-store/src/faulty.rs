@@ -1,5 +1,6 @@
 //! A store that fails when told to, around one that works. For tests of what callers do about it.
 
+use crate::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,14 +11,14 @@ use tokio::sync::watch;
 
 use crate::contract::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
-    Extended, Fence, FencedWrite, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store,
-    StoreError, Transfer, Watcher,
+    Extended, Fence, FencedWrite, JobSnapshot, Pruned, Redrive, Redriven, Retention, Settled, Settlement,
+    Store, StoreError, Watcher,
 };
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut, Page,
     PageRequest, StoreReport, TenantFilter, TenantView,
 };
-use crate::notes::{Note, NoteWrite, Noted, Shelf};
+use crate::key_value::{KvEntry, KvWrite, KvWritten, Namespace};
 use crate::wake::{Waker, Wakes};
 
 /// Which verb fails.
@@ -26,10 +27,10 @@ pub enum Verb {
     Enqueue,
     Claim,
     Settle,
-    WriteNotes,
+    KvWrite,
     /// The notes are written, and the answer is lost.
-    WriteNotesAnswer,
-    /// One note or a whole shelf.
+    KvWriteAnswer,
+    /// One note or a whole namespace.
     ReadNotes,
     /// Any verb that writes.
     Write,
@@ -43,7 +44,7 @@ pub struct FaultyStore {
     plan: Mutex<Vec<Fault>>,
     fired: Mutex<Vec<Verb>>,
     recorded: Mutex<Vec<AuditEvent>>,
-    shelves_read: Mutex<Vec<Shelf>>,
+    shelves_read: Mutex<Vec<Namespace>>,
     /// Rung when notes are written, where several nodes share the store.
     notes_bell: Option<Arc<Wakes>>,
     /// While true, work is done and no answer leaves, as behind a disk that stalls.
@@ -92,9 +93,9 @@ impl FaultyStore {
         self.recorded.lock().clone()
     }
 
-    /// Times that this whole shelf was read.
-    pub fn reads_of(&self, shelf: &str) -> usize {
-        self.shelves_read.lock().iter().filter(|read| read.as_str() == shelf).count()
+    /// Times that this whole namespace was read.
+    pub fn reads_of(&self, namespace: &str) -> usize {
+        self.shelves_read.lock().iter().filter(|read| read.as_str() == namespace).count()
     }
 
     /// From now on jobs are taken in, leased, extended and settled, and the answers wait.
@@ -139,7 +140,7 @@ fn notes_room() -> RouteName {
 }
 
 #[async_trait]
-impl Store for FaultyStore {
+impl JobStore for FaultyStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         self.trip(Verb::Enqueue)?;
         self.trip(Verb::Write)?;
@@ -199,73 +200,29 @@ impl Store for FaultyStore {
         Ok(answer)
     }
 
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.forget(ids).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
-    }
-
-    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.adopt(transfers).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
-    }
-
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        self.trip(Verb::Write)?;
-        self.inner.raise_fence(fence).await?;
-        self.trip(Verb::WriteAnswer)
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.write_fenced(fence, write).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
-    }
-
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        self.recorded.lock().extend(events.iter().cloned());
-        self.trip(Verb::Write)?;
-        self.inner.record(events).await?;
-        self.trip(Verb::WriteAnswer)
-    }
-
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.trim_audit(trim).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
-    }
-
-    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
-        self.trip(Verb::WriteNotes)?;
-        self.trip(Verb::Write)?;
-        let acts: Vec<Vec<AuditEvent>> = writes.iter().map(|write| write.audit.clone()).collect();
-        let noted = self.inner.write_notes(writes, now).await?;
-        let done = acts.into_iter().zip(&noted).filter(|(_, noted)| matches!(noted, Noted::Done { .. }));
-        self.recorded.lock().extend(done.flat_map(|(acts, _)| acts));
-        if let Some(bell) = &self.notes_bell {
-            bell.ring(&notes_room());
-        }
-        self.trip(Verb::WriteNotesAnswer)?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(noted)
-    }
-
     fn waker(&self, route: &RouteName) -> Waker {
         self.inner.waker(route)
     }
 
-    fn notes_changed(&self) -> Option<Waker> {
-        match &self.notes_bell {
-            Some(bell) => Some(bell.waker(&notes_room())),
-            None => self.inner.notes_changed(),
-        }
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.inner.watch(watcher);
     }
 
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        self.inner.lease(token).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}
+
+#[async_trait]
+impl Inspect for FaultyStore {
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         self.inner.job(id, now).await
     }
@@ -281,14 +238,6 @@ impl Store for FaultyStore {
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         self.inner.audit(id).await
-    }
-
-    fn audit_parts(&self) -> u16 {
-        self.inner.audit_parts()
-    }
-
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.inner.audit_in(span, limit).await
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
@@ -315,14 +264,6 @@ impl Store for FaultyStore {
         self.inner.oldest_dead_letters(limit).await
     }
 
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
-        self.inner.transfers(after, limit).await
-    }
-
-    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
-        self.inner.transfer(id).await
-    }
-
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
         self.inner.counts(now).await
     }
@@ -342,36 +283,113 @@ impl Store for FaultyStore {
     async fn report(&self) -> Result<StoreReport, StoreError> {
         self.inner.report().await
     }
+}
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.inner.watch(watcher);
+#[async_trait]
+impl KeyValue for FaultyStore {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        self.trip(Verb::KvWrite)?;
+        self.trip(Verb::Write)?;
+        let acts: Vec<Vec<AuditEvent>> = writes.iter().map(|write| write.audit.clone()).collect();
+        let noted = self.inner.kv_write(writes, now).await?;
+        let done = acts.into_iter().zip(&noted).filter(|(_, noted)| matches!(noted, KvWritten::Done { .. }));
+        self.recorded.lock().extend(done.flat_map(|(acts, _)| acts));
+        if let Some(bell) = &self.notes_bell {
+            bell.ring(&notes_room());
+        }
+        self.trip(Verb::KvWriteAnswer)?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(noted)
     }
 
-    fn durability(&self) -> Durability {
-        self.inner.durability()
+    fn kv_changes(&self) -> Option<Waker> {
+        match &self.notes_bell {
+            Some(bell) => Some(bell.waker(&notes_room())),
+            None => self.inner.kv_changes(),
+        }
     }
 
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
-        self.inner.lease(token).await
-    }
-
-    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError> {
         self.trip(Verb::ReadNotes)?;
-        self.inner.note(shelf, key, now).await
+        self.inner.kv_get(namespace, key, now).await
     }
 
-    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
-        self.shelves_read.lock().push(shelf);
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+        self.shelves_read.lock().push(namespace);
         self.trip(Verb::ReadNotes)?;
-        self.inner.notes(shelf, now).await
+        self.inner.kv_list(namespace, now).await
     }
 
-    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
-        self.inner.shelf_versions(shelves).await
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        self.inner.kv_versions(namespaces).await
+    }
+}
+
+#[async_trait]
+impl AuditLog for FaultyStore {
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.recorded.lock().extend(events.iter().cloned());
+        self.trip(Verb::Write)?;
+        self.inner.record(events).await?;
+        self.trip(Verb::WriteAnswer)
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        self.trip(Verb::Write)?;
+        let answer = self.inner.trim_audit(trim).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
+    }
+
+    fn audit_parts(&self) -> u16 {
+        self.inner.audit_parts()
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.inner.audit_in(span, limit).await
+    }
+}
+
+#[async_trait]
+impl Transfer for FaultyStore {
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        self.trip(Verb::Write)?;
+        let answer = self.inner.forget(ids).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
+    }
+
+    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+        self.trip(Verb::Write)?;
+        let answer = self.inner.adopt(transfers).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        self.trip(Verb::Write)?;
+        self.inner.raise_fence(fence).await?;
+        self.trip(Verb::WriteAnswer)
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        self.trip(Verb::Write)?;
+        let answer = self.inner.write_fenced(fence, write).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        self.inner.transfers(after, limit).await
+    }
+
+    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+        self.inner.transfer(id).await
     }
 }
 
@@ -380,14 +398,14 @@ mod tests {
     use super::*;
     use crate::reference::ReferenceStore;
 
-    const SHELF: Shelf = Shelf::new("accounts");
+    const NAMESPACE: Namespace = Namespace::new("accounts");
     const NOW: Timestamp = Timestamp::from_millis(0);
 
     #[tokio::test]
     async fn notes_fail_when_told_to_and_only_then() {
         let store = FaultyStore::around(Arc::new(ReferenceStore::default()));
-        let write = || NoteWrite {
-            shelf: SHELF,
+        let write = || KvWrite {
+            namespace: NAMESPACE,
             key: "a".into(),
             value: Some(recado_core::Payload::trusted("1")),
             expect: None,
@@ -395,14 +413,17 @@ mod tests {
             audit: Vec::new(),
         };
         let gone = || StoreError::Unavailable("gone".to_owned());
-        store.fail(Verb::WriteNotes, 0, 1, gone());
+        store.fail(Verb::KvWrite, 0, 1, gone());
         store.fail(Verb::ReadNotes, 1, 2, gone());
-        assert!(store.write_notes(vec![write()], NOW).await.is_err());
-        assert!(store.note(SHELF, "a", NOW).await.unwrap().is_none(), "the write failed before the store");
-        assert!(store.note(SHELF, "a", NOW).await.is_err());
-        assert!(store.notes(SHELF, NOW).await.is_err());
-        assert!(store.write_notes(vec![write()], NOW).await.is_ok());
-        assert_eq!(store.notes(SHELF, NOW).await.unwrap().len(), 1);
-        assert_eq!((store.fired(Verb::WriteNotes), store.fired(Verb::ReadNotes)), (1, 2));
+        assert!(store.kv_write(vec![write()], NOW).await.is_err());
+        assert!(
+            store.kv_get(NAMESPACE, "a", NOW).await.unwrap().is_none(),
+            "the write failed before the store"
+        );
+        assert!(store.kv_get(NAMESPACE, "a", NOW).await.is_err());
+        assert!(store.kv_list(NAMESPACE, NOW).await.is_err());
+        assert!(store.kv_write(vec![write()], NOW).await.is_ok());
+        assert_eq!(store.kv_list(NAMESPACE, NOW).await.unwrap().len(), 1);
+        assert_eq!((store.fired(Verb::KvWrite), store.fired(Verb::ReadNotes)), (1, 2));
     }
 }

@@ -12,7 +12,7 @@
 //! What every implementation promises, and [`conformance`] checks:
 //!
 //! - **Durability.** When `enqueue`, `settle`, `cancel`, `redrive`, `discard`, `adopt`, `record` or
-//!   `write_notes` answer, a crash of the process, or of the machine where the store says so, does not undo them.
+//!   `kv_write` answer, a crash of the process, or of the machine where the store says so, does not undo them.
 //! - **Atomicity.** A settlement changes job, attempts, dead letter and audit trail, and takes its follow-ups
 //!   in, together or not at all. So do a redrive and a discard. A note is written together with its audit records.
 //! - **Fencing.** A lease has one holder. Whoever settles with an older token changes nothing. A store whose answers
@@ -27,7 +27,7 @@
 
 mod contract;
 mod inspect;
-mod notes;
+mod key_value;
 pub mod reference;
 mod turns;
 mod wake;
@@ -38,14 +38,19 @@ pub mod conformance;
 pub mod faulty;
 
 pub use contract::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
-    Extended, Fence, FencedWrite, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Standing,
-    Store, StoreError, Transfer, Watcher,
+    Adopted, AuditLog, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded,
+    Enqueued, Extended, Fence, FencedWrite, Inspect, JobSnapshot, JobStore, KeyValue, Pick, Pruned, Redrive,
+    Redriven, Retention, Settled, Settlement, Standing, Store, StoreError, Transfer, Watcher,
 };
 pub use inspect::{
     Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut,
     PAGE_MAX_BYTES, Page, PageRequest, StoreReport, TenantFilter, TenantView,
 };
-pub use notes::{Note, NoteWrite, Noted, Shelf};
+pub use key_value::{KvEntry, KvWrite, KvWritten, Namespace};
 pub use turns::{OLDEST_EVERY_JOBS, Turns};
 pub use wake::{Waker, Wakes};
+
+/// The five traits, for code that calls a store by its own type.
+pub mod prelude {
+    pub use crate::{AuditLog, Inspect, JobStore, KeyValue, Transfer};
+}

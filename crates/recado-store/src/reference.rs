@@ -5,11 +5,12 @@
 mod dead_letters;
 mod lanes;
 mod moving;
+mod namespaces;
 #[cfg(feature = "conformance")]
 mod oracle;
-mod shelves;
 mod trail;
 
+use crate::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
@@ -23,17 +24,17 @@ use recado_core::{
 
 use crate::contract::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
-    Extended, Fence, FencedWrite, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store,
-    StoreError, Transfer,
+    Extended, Fence, FencedWrite, JobSnapshot, Pick, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement, StoreError,
 };
 use crate::inspect::{
     Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut,
     Page, PageRequest, StoreReport, TenantFilter, TenantView,
 };
-use crate::notes::{Note, NoteWrite, Noted, Shelf};
+use crate::key_value::{KvEntry, KvWrite, KvWritten, Namespace};
 use crate::wake::{Waker, Wakes};
 use lanes::Lane;
-use shelves::Shelves;
+use namespaces::Namespaces;
 use trail::Trail;
 
 #[cfg(feature = "conformance")]
@@ -57,7 +58,7 @@ struct State {
     dead: Vec<(u64, DeadLetter)>,
     last_dead: u64,
     trail: Trail,
-    shelves: Shelves,
+    namespaces: Namespaces,
 }
 
 #[derive(Debug)]
@@ -272,7 +273,7 @@ fn page_of<T: DataBytes>(mut newest_first: Vec<(u64, T)>, page: PageRequest) -> 
 }
 
 #[async_trait]
-impl Store for ReferenceStore {
+impl JobStore for ReferenceStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         let mut state = self.state.lock();
         let mut answers = Vec::with_capacity(jobs.len());
@@ -449,80 +450,40 @@ impl Store for ReferenceStore {
             .collect();
         pruned.ended = gone.len() as u64;
         state.records.retain(|record| !gone.contains(&record.job.id));
-        pruned.notes = state.shelves.prune(now);
+        pruned.kv_entries = state.namespaces.prune(now);
         Ok(pruned)
-    }
-
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        let State { records, trail, .. } = &mut *self.state.lock();
-        let before = records.len();
-        records.retain(|record| {
-            let goes = matches!(record.phase, Phase::Ended { .. }) && ids.contains(&record.job.id);
-            if goes {
-                trail.forget(record.seq);
-            }
-            !goes
-        });
-        Ok((before - records.len()) as u64)
-    }
-
-    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
-        let mut state = self.state.lock();
-        let adopt = |transfer: Transfer| {
-            let route = transfer.job.route.clone();
-            let adopted = state.adopt(transfer);
-            if adopted == Adopted::Done {
-                self.wakes.ring(&route);
-            }
-            adopted
-        };
-        Ok(transfers.into_iter().map(adopt).collect())
-    }
-
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        let mut fences = self.fences.lock().await;
-        let raised = fences.entry(fence.name).or_default();
-        *raised = fence.number.max(*raised);
-        if *raised == fence.number { Ok(()) } else { Err(StoreError::Fenced) }
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        let fences = self.fences.lock().await;
-        if fences.get(fence.name) != Some(&fence.number) {
-            return Err(StoreError::Fenced);
-        }
-        write.carry_out(self).await
-    }
-
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        let mut state = self.state.lock();
-        events.into_iter().for_each(|event| state.record(event));
-        Ok(())
-    }
-
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        let State { records, trail, .. } = &mut *self.state.lock();
-        let known = |seq: Option<u64>| seq.is_some_and(|seq| records.iter().any(|record| record.seq == seq));
-        Ok(trail.trim(trim, known))
-    }
-
-    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
-        let mut state = self.state.lock();
-        let write = |mut write: NoteWrite| {
-            let audit = std::mem::take(&mut write.audit);
-            let noted = state.shelves.write(write, now);
-            if matches!(noted, Noted::Done { .. }) {
-                audit.into_iter().for_each(|event| state.record(event));
-            }
-            noted
-        };
-        Ok(writes.into_iter().map(write).collect())
     }
 
     fn waker(&self, route: &RouteName) -> Waker {
         self.wakes.waker(route)
     }
 
+    fn durability(&self) -> Durability {
+        Durability::Memory
+    }
+
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.by_token(token).and_then(|record| match &record.phase {
+            Phase::Leased(held) => Some(Lease {
+                token,
+                attempt: held.attempt,
+                claimed_at: held.claimed_at,
+                expires_at: held.expires_at,
+                job: record.job.clone(),
+                lost: None,
+            }),
+            _ => None,
+        }))
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Inspect for ReferenceStore {
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         Ok(self.state.lock().find(id).map(|record| State::view(record, now)))
     }
@@ -545,10 +506,6 @@ impl Store for ReferenceStore {
         let mut state = self.state.lock();
         let Some(seq) = state.find(id).map(|record| record.seq) else { return Ok(Vec::new()) };
         Ok(state.trail.of(seq))
-    }
-
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        Ok(self.state.lock().trail.read(span, limit))
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
@@ -574,16 +531,6 @@ impl Store for ReferenceStore {
         let state = self.state.lock();
         let dead = state.dead.iter().filter(|(_, entry)| entry.state == DeadLetterState::Dead);
         Ok(dead.take(limit).map(|(_, entry)| entry.clone()).collect())
-    }
-
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
-        Ok(self.state.lock().transfers(after, limit))
-    }
-
-    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
-        let state = self.state.lock();
-        let record = state.records.iter().find(|record| record.job.id == *id);
-        Ok(record.map(|record| state.transfer(record)))
     }
 
     async fn dead_letter_groups(
@@ -649,40 +596,111 @@ impl Store for ReferenceStore {
             unanswered: None,
         })
     }
+}
 
-    fn durability(&self) -> Durability {
-        Durability::Memory
-    }
-
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+#[async_trait]
+impl KeyValue for ReferenceStore {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
         let mut state = self.state.lock();
-        Ok(state.by_token(token).and_then(|record| match &record.phase {
-            Phase::Leased(held) => Some(Lease {
-                token,
-                attempt: held.attempt,
-                claimed_at: held.claimed_at,
-                expires_at: held.expires_at,
-                job: record.job.clone(),
-                lost: None,
-            }),
-            _ => None,
-        }))
+        let write = |mut write: KvWrite| {
+            let audit = std::mem::take(&mut write.audit);
+            let noted = state.namespaces.write(write, now);
+            if matches!(noted, KvWritten::Done { .. }) {
+                audit.into_iter().for_each(|event| state.record(event));
+            }
+            noted
+        };
+        Ok(writes.into_iter().map(write).collect())
     }
 
-    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
-        Ok(self.state.lock().shelves.note(shelf, key, now).cloned())
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError> {
+        Ok(self.state.lock().namespaces.get(namespace, key, now).cloned())
     }
 
-    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
-        Ok(self.state.lock().shelves.notes(shelf, now))
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+        Ok(self.state.lock().namespaces.list(namespace, now))
     }
 
-    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
         let state = self.state.lock();
-        Ok(shelves.iter().map(|shelf| Some(state.shelves.version(*shelf))).collect())
+        Ok(namespaces.iter().map(|namespace| Some(state.namespaces.version(*namespace))).collect())
+    }
+}
+
+#[async_trait]
+impl AuditLog for ReferenceStore {
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        events.into_iter().for_each(|event| state.record(event));
+        Ok(())
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
-        Ok(())
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        let State { records, trail, .. } = &mut *self.state.lock();
+        let known = |seq: Option<u64>| seq.is_some_and(|seq| records.iter().any(|record| record.seq == seq));
+        Ok(trail.trim(trim, known))
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        Ok(self.state.lock().trail.read(span, limit))
+    }
+}
+
+#[async_trait]
+impl Transfer for ReferenceStore {
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        let State { records, trail, .. } = &mut *self.state.lock();
+        let before = records.len();
+        records.retain(|record| {
+            let goes = matches!(record.phase, Phase::Ended { .. }) && ids.contains(&record.job.id);
+            if goes {
+                trail.forget(record.seq);
+            }
+            !goes
+        });
+        Ok((before - records.len()) as u64)
+    }
+
+    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+        let mut state = self.state.lock();
+        let adopt = |transfer: JobSnapshot| {
+            let route = transfer.job.route.clone();
+            let adopted = state.adopt(transfer);
+            if adopted == Adopted::Done {
+                self.wakes.ring(&route);
+            }
+            adopted
+        };
+        Ok(transfers.into_iter().map(adopt).collect())
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        let mut fences = self.fences.lock().await;
+        let raised = fences.entry(fence.name).or_default();
+        *raised = fence.number.max(*raised);
+        if *raised == fence.number { Ok(()) } else { Err(StoreError::Fenced) }
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        let fences = self.fences.lock().await;
+        if fences.get(fence.name) != Some(&fence.number) {
+            return Err(StoreError::Fenced);
+        }
+        write.carry_out(self).await
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        Ok(self.state.lock().transfers(after, limit))
+    }
+
+    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+        let state = self.state.lock();
+        let record = state.records.iter().find(|record| record.job.id == *id);
+        Ok(record.map(|record| state.transfer(record)))
     }
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use recado_core::CompanyId;
-use recado_core::fair::TURN_JOBS;
+use recado_core::fairness::TURN_JOBS;
 
 /// Every so many jobs that a tenant gets on a route, it is the one that has been due longest, whatever its
 /// priority: so urgent jobs delay others and never starve them.

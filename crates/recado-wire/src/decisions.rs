@@ -1,6 +1,6 @@
 //! The claims retry rule for process engines: retry or not, and when.
 
-use recado_core::claim::{ClaimDecision, ClaimError};
+use recado_core::tiss_decision::{ClaimDecision, ClaimError};
 use recado_core::{Class, Timestamp};
 use serde::{Deserialize, Serialize};
 

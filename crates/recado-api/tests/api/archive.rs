@@ -6,19 +6,19 @@ use std::time::Instant;
 
 use recado_core::Timestamp;
 use recado_engine::DeadLetterTerms;
-use recado_engine::archive::Archive;
+use recado_engine::dlq::archive::Archive;
 use serde_json::{Value, json};
 
 use crate::given::{Kind, PATIENCE, Server, Setup, ms, on_each_store};
 
 /// An archive in memory.
 #[derive(Debug, Default)]
-struct Shelf(std::sync::Mutex<Vec<String>>);
+struct Namespace(std::sync::Mutex<Vec<String>>);
 
-impl Archive for Shelf {
+impl Archive for Namespace {
     fn append(&self, lines: &[String], _: Timestamp) -> io::Result<String> {
         self.0.lock().unwrap().extend_from_slice(lines);
-        Ok("the shelf".to_owned())
+        Ok("the namespace".to_owned())
     }
 }
 
@@ -92,9 +92,9 @@ async fn g4_a_table_has_the_required_columns_and_no_formula() {
 #[tokio::test]
 async fn g1_what_was_too_much_is_archived_and_comes_back_by_import() {
     for kind in [Kind::Memory, Kind::Embedded] {
-        let shelf = Arc::new(Shelf::default());
+        let namespace = Arc::new(Namespace::default());
         let dead_letters =
-            DeadLetterTerms { max_size: 1, archive: Some(shelf.clone()), ..DeadLetterTerms::default() };
+            DeadLetterTerms { max_size: 1, archive: Some(namespace.clone()), ..DeadLetterTerms::default() };
         let server = Server::start(Setup { kind, dead_letters, ..Setup::default() }).await;
         bury(&server, "old", json!({"script": ["550 no", "ok"]})).await;
         bury(&server, "new", json!({"script": ["550 no"]})).await;
@@ -105,7 +105,7 @@ async fn g1_what_was_too_much_is_archived_and_comes_back_by_import() {
         }
         assert_eq!(server.get("/v1/dlq/new").await.status, 200, "the oldest goes");
         says_where_it_is(&server).await;
-        let line = shelf.0.lock().unwrap().first().cloned().expect("it is in the archive");
+        let line = namespace.0.lock().unwrap().first().cloned().expect("it is in the archive");
         finds_no_room(&server, &line).await;
         let trail = server.get("/v1/jobs/old/audit").await.body;
         let last = trail["items"]
@@ -142,10 +142,10 @@ async fn g1_what_was_too_much_is_archived_and_comes_back_by_import() {
 async fn says_where_it_is(server: &Server) {
     let job = server.get("/v1/jobs/old").await.body;
     let archived = &job["archived"];
-    assert_eq!((&job["status"], &archived["place"]), (&json!("discarded"), &json!("the shelf")));
+    assert_eq!((&job["status"], &archived["place"]), (&json!("discarded"), &json!("the namespace")));
     assert_eq!(
         (&archived["at"], &archived["bringBack"]),
-        (&job["endedAt"], &json!("recado dlq import the shelf"))
+        (&job["endedAt"], &json!("recado dlq import the namespace"))
     );
     let asked = [
         server.get("/v1/dlq/old").await,
@@ -156,7 +156,7 @@ async fn says_where_it_is(server: &Server) {
         answer.is_problem(404, "not_found");
         let detail = answer.body["detail"].as_str().unwrap();
         assert!(
-            detail.contains("in the archive since") && detail.contains("`recado dlq import the shelf`"),
+            detail.contains("in the archive since") && detail.contains("`recado dlq import the namespace`"),
             "{detail}"
         );
     }

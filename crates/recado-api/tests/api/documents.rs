@@ -5,7 +5,7 @@ use std::path::Path;
 
 use recado_core::name::NAME_LEN_MAX;
 use recado_engine::accept::{AHEAD_MAX, ID_CHARACTERS, TTL_MAX, TTL_MIN};
-use recado_engine::endpoints::manage::DESCRIPTION_LEN_MAX;
+use recado_engine::endpoint_admin::DESCRIPTION_LEN_MAX;
 use recado_wire::bulk::{CANARY_MAX, JOB_IDS_MAX, RATE_MAX};
 use recado_wire::calls::{CACHE_KEY_LEN_MAX, TIMEOUT_MAX_MS};
 use recado_wire::decisions::CLAIM_ID_LEN_MAX;

@@ -18,7 +18,13 @@ fn job(company: &str, script: &[&str]) -> serde_json::Value {
 fn told(server: &Server, n: i64) {
     let company = Some(CompanyId::new("acme").unwrap());
     let at = Timestamp::from_millis(n);
-    server.engine.events().tell(Event::new(EventKind::JobSent, company, &["x"], at, EventData::default()));
+    server.engine.notifier.events.tell(Event::new(
+        EventKind::JobSent,
+        company,
+        &["x"],
+        at,
+        EventData::default(),
+    ));
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@ use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, router, se
 use recado_client::Client;
 use recado_core::decide::Terms;
 use recado_core::{AuditEvent, Jitter, Policy, RouteName, rules};
-use recado_engine::providers::ProviderTerms;
-use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Route, Routes, Settings, SystemClock};
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, Random, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
 use recado_store::{AuditSpan, Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
@@ -118,8 +118,8 @@ fn settings() -> Settings {
         job_ttl: Duration::from_secs(24 * 60 * 60),
         dead_letter_ttl: Duration::from_secs(7 * 24 * 60 * 60),
         crashes_max: 3,
-        notices: recado_engine::notices::Notices::default(),
-        turn_jobs: recado_core::fair::TURN_JOBS,
+        notices: recado_engine::notify::notices::Notices::default(),
+        turn_jobs: recado_core::fairness::TURN_JOBS,
     }
 }
 
@@ -190,7 +190,7 @@ impl Server {
             }
         };
         let routes = Routes::new(routes().into_iter().chain(setup.routes));
-        let mut parts = Parts::new(store, routes, settings(), Arc::new(SystemClock), Chance::seeded(7));
+        let mut parts = Parts::new(store, routes, settings(), Arc::new(SystemClock), Random::from_seed(7));
         parts.providers = setup.providers.into_iter().map(|(name, terms)| (name.into(), terms)).collect();
         parts.dead_letters = setup.dead_letters;
         if let Some(policy) = setup.webhooks {

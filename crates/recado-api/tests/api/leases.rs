@@ -211,7 +211,7 @@ async fn a_claim_whose_worker_hung_up_gives_its_jobs_back_at_once() {
         for n in 0..20 {
             let id = format!("torn{n}");
             put(server, &id).await;
-            let request = recado_engine::workers::LeaseRequest {
+            let request = recado_engine::attempt::worker_leases::LeaseRequest {
                 routes: vec![recado_core::RouteName::new("work").unwrap()],
                 max: 10,
                 wait: Duration::from_secs(30),
@@ -219,7 +219,7 @@ async fn a_claim_whose_worker_hung_up_gives_its_jobs_back_at_once() {
                 worker_id: "gone".into(),
             };
             // Asked, and gone before the store has answered.
-            let mut asking = Box::pin(server.engine.lease(&request));
+            let mut asking = Box::pin(server.engine.attempts.lease(&request));
             let is_asked = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
             assert!(is_asked, "the claim was answered before it could be torn");
             drop(asking);

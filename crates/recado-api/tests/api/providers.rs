@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use recado_core::breaker::BreakerTerms;
 use recado_core::limit::Rate;
 use recado_engine::Route;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_transport::{Sandbox, Transport};
 use recado_wire::providers::{BreakerAction, BreakerRequest, FailureReport, PauseRequest, SuccessReport};
 use serde_json::{Value, json};

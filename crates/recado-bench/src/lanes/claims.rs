@@ -1,11 +1,12 @@
 //! Measures the cost of a claim while held jobs pile up beside it, or companies that have nothing to send.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recado_core::RouteName;
 use recado_engine::{Carrier, Clock, Engine, SystemClock};
-use recado_store::{Claim, Pick, Store, Turns};
+use recado_store::{Claim, Pick, Turns};
 use recado_transport::Sandbox;
 
 use crate::report::{Report, grouped};
@@ -49,7 +50,7 @@ pub async fn beside_idle(options: &BenchOptions, report: &mut Report) -> Result<
             take_in(&engine, idle, |nth| submission_of(&format!("idle-{nth}"), LANE)).await?;
             scene.emptied().await?;
             // From here on the lane is ours.
-            engine.pause_provider(LANE, true, None, None).await?;
+            engine.gate.pause_provider(LANE, None, None).await?;
             *best = best.min(claim_us(options, scene, &engine).await?);
         }
     }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use recado_core::breaker::{BreakerState, BreakerTerms};
 use recado_core::limit::Rate;
 use recado_core::{Fault, Outcome, Payload};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Engine};
 use recado_transport::{DataFault, Delivery, Transport};
 
@@ -122,7 +122,7 @@ pub async fn others_meanwhile(options: &BenchOptions, report: &mut Report) -> Re
 }
 
 fn is_open(engine: &Engine) -> bool {
-    engine.provider(DOWN).is_some_and(|provider| provider.breaker.state == BreakerState::Open)
+    engine.gate.provider_view(DOWN).is_some_and(|provider| provider.breaker.state == BreakerState::Open)
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) -> Result<(), Failed> {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{Outcome, Payload};
 use recado_engine::Carrier;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_transport::{DataFault, Delivery, Transport};
 
 use crate::report::Report;
@@ -66,10 +66,10 @@ pub async fn behind_a_queue(options: &BenchOptions, report: &mut Report) -> Resu
     let lane = route(LANE, Carrier::Transport(done.clone()))?;
     let terms = BTreeMap::from([(LANE.into(), ProviderTerms::plain(SLOTS))]);
     let engine = scene.guarded_engine([lane], terms);
-    engine.pause_provider(LANE, true, None, None).await?;
+    engine.gate.pause_provider(LANE, None, None).await?;
     take_in(&engine, LOUD_JOBS, |_| submission_of("loud", LANE)).await?;
     take_in(&engine, LATE_JOBS, |_| submission_of("late", LANE)).await?;
-    engine.pause_provider(LANE, false, None, None).await?;
+    engine.gate.resume_provider(LANE, None, None).await?;
     let before = loop {
         if let Some(before) = done.loud_before_the_last() {
             break before;

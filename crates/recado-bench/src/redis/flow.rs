@@ -1,5 +1,6 @@
 //! Jobs in, jobs out, and jobs that a dead node left behind.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +9,6 @@ use std::time::{Duration, Instant};
 use recado_core::Payload;
 use recado_core::time::show_duration;
 use recado_engine::{Carrier, Clock, Engine, Submission, SystemClock};
-use recado_store::Store;
 use recado_store_redis::RedisStore;
 
 use super::ROUTE;

@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_core::Random;
 use recado_engine::Carrier;
 use recado_store_redis::{RedisOptions, RedisStore};
 use recado_transport::Sandbox;
@@ -103,7 +104,7 @@ pub async fn run() -> Result<(), Failed> {
         .map_err(|_| "a node is started by `recado bench redis`, which tells it what it is")?;
     let Manifest { name, url, prefix, partitions, lease_ms } = manifest;
     let options = RedisOptions { partitions, prefix, ..RedisOptions::new(url) };
-    let store = Arc::new(RedisStore::open(&options).await?);
+    let store = Arc::new(RedisStore::open(&options, Arc::new(Random::from_entropy())).await?);
     let route = route(ROUTE, Carrier::Transport(Arc::new(Sandbox)))?;
     io::stdout().write_all(READY.as_bytes()).and_then(|()| io::stdout().flush())?;
     if heard().await? != GO {

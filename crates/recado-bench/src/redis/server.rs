@@ -1,8 +1,10 @@
 //! The Redis that is measured: named by its URL, or started for the occasion.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use recado_core::Random;
 use recado_store_redis::{RedisOptions, RedisStore};
 use redis::aio::MultiplexedConnection;
 
@@ -61,7 +63,7 @@ impl RedisServer {
     pub async fn store(&self, partitions: u16) -> Result<RedisStore, Failed> {
         let options =
             RedisOptions { partitions, prefix: self.prefix.clone(), ..RedisOptions::new(self.url.clone()) };
-        Ok(RedisStore::open(&options).await?)
+        Ok(RedisStore::open(&options, Arc::new(Random::from_entropy())).await?)
     }
 
     /// A node on the store of the current measurement.

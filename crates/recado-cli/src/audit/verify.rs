@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
-use recado_engine::trail::archived_in;
+use recado_engine::audit::archived_in;
 
 use crate::{ConfigArgs, Done, Stop};
 

@@ -1,7 +1,9 @@
 //! A look at the store that several nodes share.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use recado_core::Random;
 use recado_engine::{Clock, SystemClock};
 use recado_store_redis::check::{self, Checkup};
 use recado_store_redis::link::{Link, OpenError, RedisOptions, Target};
@@ -19,14 +21,15 @@ const SKEW_MAX: Duration = Duration::from_secs(5);
 
 pub async fn look_at(options: &RedisOptions) -> Vec<Finding> {
     let place = Target::read(&options.url).map(|target| target.to_string()).unwrap_or_default();
-    let checkup = match Checkup::of(options).await {
+    let random = Arc::new(Random::from_entropy());
+    let checkup = match Checkup::of(options, random.clone()).await {
         Ok(checkup) => checkup,
         Err(error) => return vec![Finding::bad("store", format!("{place}: {error}"), fix(&error))],
     };
     let mut findings = vec![Finding::good("store", format!("{place} answers"))];
     findings.extend(checkup.findings().into_iter().map(shown));
     // What is unfit is told above; there is nothing more to learn from it.
-    if let Ok(link) = Link::open(options).await {
+    if let Ok(link) = Link::open(options, random).await {
         findings.push(speed(&link).await);
         findings.extend(skew(&link));
     }
@@ -44,9 +47,9 @@ fn fix(error: &OpenError) -> &'static str {
 
 fn shown(finding: check::Finding) -> Finding {
     let state = match finding.state {
-        check::State::Good => State::Good,
-        check::State::Note => State::Note,
-        check::State::Bad => State::Bad,
+        check::FindingState::Good => State::Good,
+        check::FindingState::Note => State::Note,
+        check::FindingState::Bad => State::Bad,
     };
     Finding { what: finding.what, state, found: finding.found, fix: finding.fix }
 }

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use recado_engine::alerts::EVERY_DEFAULT;
-use recado_engine::notices::Shape;
+use recado_engine::duties::alerts::EVERY_DEFAULT;
+use recado_engine::notify::notices::Shape;
 use recado_observe::{AlertConfig, Rule, RuleChange, Severity};
 
 use crate::Secret;

@@ -1,6 +1,6 @@
 //! The keys of `[notify.<name>]`, as a table.
 
-use recado_engine::notices::Shape;
+use recado_engine::notify::notices::Shape;
 
 use crate::Secret;
 use crate::keys::format::{list, secret, text, word};

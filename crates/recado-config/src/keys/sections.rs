@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
-use recado_core::fair::TURN_JOBS;
+use recado_core::fairness::TURN_JOBS;
 use recado_core::job::JOB_TTL_DEFAULT;
-use recado_engine::archive::SIZE_MAX_DEFAULT;
+use recado_engine::dlq::archive::SIZE_MAX_DEFAULT;
 use recado_store_redis::link::Target;
 use recado_transport::Url;
 use recado_transport_webhook::IpNet;

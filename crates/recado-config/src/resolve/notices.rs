@@ -1,7 +1,7 @@
 //! Channels: the destinations of notices to people.
 
 use recado_core::Payload;
-use recado_engine::notices::{Channel, Notices, Shape};
+use recado_engine::notify::notices::{Channel, Notices, Shape};
 use recado_transport::Url;
 use recado_transport_webhook::{Guard, NotASecret, Secret as SigningKey};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
 use recado_core::limit::Rate;
-use recado_engine::providers::{CompanySlots, ProviderTerms};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
 
 use crate::RouteConfig;
 use crate::catalogue::{self, BREAKER_DEFAULT, BuiltIn, CONCURRENCY_DEFAULT, Kind};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::decide::Terms;
 use recado_core::{Backoff, CapApplies, Classifier, Policy, RouteName, rules};
-use recado_engine::auto_replay::{AutoReplay, CAUSES_DEFAULT, REPLAYS_DEFAULT};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::dlq::auto_replay::{AutoReplay, CAUSES_DEFAULT, REPLAYS_DEFAULT};
 use recado_engine::{Act, Fallback};
 
 use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};

@@ -1,6 +1,6 @@
 //! `[alerts]`: what changes a rule, who hears, and what is said about the wrong ones.
 
-use recado_engine::notices::{Channel, Shape};
+use recado_engine::notify::notices::{Channel, Shape};
 use recado_observe::{AlertConfig, Severity};
 
 use super::*;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
 use recado_core::limit::Rate;
-use recado_engine::providers::{CompanySlots, ProviderTerms};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
 
 use super::*;
 
@@ -231,7 +231,7 @@ error: write true or false, without quotes
 #[test]
 fn g24_a_routes_dead_letters_are_replayed_by_themselves_only_where_it_says_so() {
     use recado_core::Cause;
-    use recado_engine::auto_replay::AutoReplay;
+    use recado_engine::dlq::auto_replay::AutoReplay;
 
     let config = load(
         "[dlq]\nmax_size = 50\n[routes.sandbox]\nauto_replay = { after = \"1h\" }\n\

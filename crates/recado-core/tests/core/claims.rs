@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use recado_core::audit::AuditKind;
-use recado_core::claim::{ClaimDecision, ClaimError, SubmissionFailure, decide};
+use recado_core::tiss_decision::{ClaimDecision, ClaimError, SubmissionFailure, decide};
 use recado_core::{AuditEvent, Cause, Class, Draw, Fault, Policy, Timestamp};
 
 use crate::delays::tiss_policy;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use recado_core::Timestamp;
-use recado_core::fair::round_robin_priority;
+use recado_core::fairness::round_robin_priority;
 use recado_core::limit::{Limit, Rate};
 
 use crate::given::{NOW, secs};

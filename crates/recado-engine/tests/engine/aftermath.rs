@@ -1,14 +1,15 @@
 //! Effects of an attempt: events, callbacks, notices, marks, counts.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{EventKind, JobId, RouteName, Status};
-use recado_engine::endpoints::manage::Draft;
-use recado_engine::notices::{Channel, NOTICES_COMPANY, Notices};
-use recado_engine::operate::Replay;
+use recado_engine::dlq::operator::Replay;
+use recado_engine::endpoint_admin::EndpointDraft;
+use recado_engine::notify::notices::{Channel, NOTICES_COMPANY, Notices};
 use recado_engine::{Act, Carrier, Engine, Fallback, Parts, Route, Routes};
-use recado_store::{JobFilter, PageRequest, Store};
+use recado_store::{JobFilter, PageRequest};
 use recado_transport_webhook::{Guard, Webhook, WebhookConfig};
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
@@ -22,7 +23,7 @@ fn with_webhooks(given: &Given, mail: Route) -> Engine {
         Routes::default(),
         settings(),
         given.clock.clone(),
-        recado_engine::Chance::seeded(7),
+        recado_engine::Random::from_seed(7),
     );
     let config = WebhookConfig { guard, ..WebhookConfig::default() };
     let webhook = Arc::new(Webhook::new(config, parts.endpoints.clone()).unwrap());
@@ -31,12 +32,12 @@ fn with_webhooks(given: &Given, mail: Route) -> Engine {
     Engine::start(parts)
 }
 
-fn draft(events: &[&str]) -> Draft {
-    Draft {
+fn draft(events: &[&str]) -> EndpointDraft {
+    EndpointDraft {
         company_id: Some("acme".to_owned()),
         url: Some("http://127.0.0.1:9/hooks".to_owned()),
         events: Some(events.iter().map(|name| (*name).to_owned()).collect()),
-        ..Draft::default()
+        ..EndpointDraft::default()
     }
 }
 
@@ -51,7 +52,7 @@ async fn w6_whoever_listens_hears_what_became_of_a_job() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["421", "550"]));
     let engine = given.mail(&far_end);
-    let mut listening = engine.events().listen(None);
+    let mut listening = engine.notifier.events.listen(None);
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
     let first = listening.told.recv().await.unwrap();
@@ -60,7 +61,7 @@ async fn w6_whoever_listens_hears_what_became_of_a_job() {
     assert_eq!(second.data.job_id.as_deref(), Some("a"));
     assert_eq!(second.data.correlation_id, given.view("a").await.job.correlation_id);
     assert_eq!(
-        engine.replay(&JobId::new("a").unwrap(), None, None, Some("ana")).await.unwrap(),
+        engine.dlq.replay(&JobId::new("a").unwrap(), None, None, Some("ana")).await.unwrap(),
         Replay::Started
     );
     let third = listening.told.recv().await.unwrap();
@@ -72,9 +73,9 @@ async fn w6_a_subscribed_endpoint_gets_a_job_of_its_own_for_each_event_and_only_
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["550"]));
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(far_end)));
-    let endpoint = engine.add_endpoint(draft(&["JobFailed"]), "ana").await.unwrap();
-    let other = Draft { company_id: Some("globex".to_owned()), ..draft(&[]) };
-    engine.add_endpoint(other, "ana").await.unwrap();
+    let endpoint = engine.endpoint_admin.add(draft(&["JobFailed"]), "ana").await.unwrap();
+    let other = EndpointDraft { company_id: Some("globex".to_owned()), ..draft(&[]) };
+    engine.endpoint_admin.add(other, "ana").await.unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
     let callbacks = jobs_of(&given, "webhook").await;
@@ -92,7 +93,7 @@ async fn w6_a_subscribed_endpoint_gets_a_job_of_its_own_for_each_event_and_only_
 async fn what_becomes_of_a_callback_is_told_to_no_endpoint() {
     let given = Given::new();
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(Arc::new(Scripted::default()))));
-    engine.add_endpoint(draft(&[]), "ana").await.unwrap();
+    engine.endpoint_admin.add(draft(&[]), "ana").await.unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
     // No server listens on port 9: the callback fails until it is dead.
@@ -105,8 +106,8 @@ async fn what_becomes_of_a_callback_is_told_to_no_endpoint() {
 async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
     let given = Given::new();
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(Arc::new(Scripted::default()))));
-    let endpoint = engine.add_endpoint(draft(&["JobSent"]), "ana").await.unwrap();
-    let mut listening = engine.events().listen(None);
+    let endpoint = engine.endpoint_admin.add(draft(&["JobSent"]), "ana").await.unwrap();
+    let mut listening = engine.notifier.events.listen(None);
     for n in 0..3 {
         submit(&engine, submission(&format!("job-{n}"))).await;
     }
@@ -120,14 +121,18 @@ async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
         (disabled.data.failures, disabled.data.endpoint_id.as_deref()),
         (Some(10), Some(&*endpoint.id))
     );
-    let now = engine.endpoints().get(&endpoint.id).unwrap();
+    let now = engine.notifier.endpoints.get(&endpoint.id).unwrap();
     assert!(!now.enabled);
     assert_eq!(now.disabled_reason.as_deref(), Some("10 deliveries in a row failed"));
     // The store knows as well: a restart does not switch it on again.
-    let kept = given.store.note(recado_engine::endpoints::SHELF, &endpoint.id, engine.now()).await.unwrap();
+    let kept = given
+        .store
+        .kv_get(recado_engine::notify::endpoints::NAMESPACE, &endpoint.id, engine.now())
+        .await
+        .unwrap();
     assert!(kept.unwrap().value.as_str().contains("\"enabled\":false"));
-    let on = Draft { enabled: Some(true), ..Draft::default() };
-    let again = engine.change_endpoint(&endpoint.id, on, "ana").await.unwrap();
+    let on = EndpointDraft { enabled: Some(true), ..EndpointDraft::default() };
+    let again = engine.endpoint_admin.change(&endpoint.id, on, "ana").await.unwrap();
     assert!(again.enabled && again.failures == 0 && again.disabled_reason.is_none());
 }
 
@@ -135,7 +140,7 @@ async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
 async fn nobody_can_switch_off_another_companys_endpoint_by_naming_it() {
     let given = Given::new();
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(Arc::new(Scripted::default()))));
-    let endpoint = engine.add_endpoint(draft(&[]), "ana").await.unwrap();
+    let endpoint = engine.endpoint_admin.add(draft(&[]), "ana").await.unwrap();
     for n in 0..12 {
         let id = format!("evil-{n}");
         let data = format!("{{\"endpointId\":\"{}\",\"event\":\"x\",\"payload\":{{}}}}", endpoint.id);
@@ -149,7 +154,7 @@ async fn nobody_can_switch_off_another_companys_endpoint_by_naming_it() {
         let view = given.until(&id, Status::Failed).await;
         assert_eq!(view.job.attempts[0].error_code.as_deref(), Some("ENDPOINT_UNKNOWN"));
     }
-    let now = engine.endpoints().get(&endpoint.id).unwrap();
+    let now = engine.notifier.endpoints.get(&endpoint.id).unwrap();
     assert!(now.enabled && now.failures == 0);
 }
 
@@ -187,13 +192,13 @@ async fn f12_a_refused_credential_marks_the_account_once() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["535"]));
     let engine = given.mail(&far_end);
-    let mut listening = engine.events().listen(None);
+    let mut listening = engine.notifier.events.listen(None);
     for id in ["a", "b"] {
         submit(&engine, submission(id)).await;
         given.until(id, Status::Failed).await;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let marked = engine.accounts().list(Some("acme"));
+    let marked = engine.notifier.accounts.list(Some("acme"));
     assert_eq!(marked.len(), 1);
     assert_eq!(
         (&*marked[0].provider, &*marked[0].status, &*marked[0].job_id),
@@ -215,7 +220,7 @@ async fn f12_a_token_refresh_that_fails_for_good_marks_the_account_whatever_the_
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(engine.accounts().list(None).len(), 1);
+    assert_eq!(engine.notifier.accounts.list(None).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,15 +232,15 @@ async fn marks_and_endpoints_are_there_after_a_restart() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     engine.stop().await.unwrap();
     let routes = Routes::new([route("mail", Carrier::Transport(Arc::new(Scripted::default())))]);
-    let chance = recado_engine::Chance::seeded(7);
+    let chance = recado_engine::Random::from_seed(7);
     let mut parts = Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), chance);
     parts.read_back().await.unwrap();
     let engine = Engine::start(parts);
-    assert_eq!(engine.accounts().list(None).len(), 1);
+    assert_eq!(engine.notifier.accounts.list(None).len(), 1);
     submit(&engine, submission("b")).await;
     given.until("b", Status::Sent).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(engine.accounts().list(None).is_empty(), "it works again");
+    assert!(engine.notifier.accounts.list(None).is_empty(), "it works again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,8 +253,8 @@ async fn names_that_are_our_own_are_refused_to_callers() {
         ("fine", NOTICES_COMPANY, "/companyId"),
     ] {
         let given = recado_engine::Submission { company_id: company.to_owned(), ..submission(id) };
-        let refused = engine.submit(vec![given]).await.unwrap().remove(0).unwrap_err();
-        let recado_engine::Refusal::Invalid(faults) = refused else { panic!("{refused:?}") };
+        let refused = engine.intake.submit(vec![given]).await.unwrap().remove(0).unwrap_err();
+        let recado_engine::SubmitRefusal::Invalid(faults) = refused else { panic!("{refused:?}") };
         assert_eq!(faults.iter().map(|(pointer, _)| pointer.as_str()).collect::<Vec<_>>(), [pointer], "{id}");
     }
 }
@@ -259,7 +264,7 @@ async fn f12_what_tells_of_a_mark_or_a_switched_off_endpoint_is_settled_with_the
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["535"]));
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(far_end)));
-    engine.add_endpoint(draft(&["token_expired"]), "ana").await.unwrap();
+    engine.endpoint_admin.add(draft(&["token_expired"]), "ana").await.unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
     // The moment the failure is on record the callback is, too.

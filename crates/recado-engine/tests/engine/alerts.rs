@@ -1,13 +1,14 @@
 //! It rings once, for the right ones, across restarts and nodes, and says when it is over.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Event, EventKind, JobId, RouteName, Status, Timestamp};
-use recado_engine::alerts::AlertTerms;
-use recado_engine::events::Listening;
-use recado_engine::notices::{Channel, Notices};
-use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings, Submission};
+use recado_engine::duties::alerts::AlertTerms;
+use recado_engine::notify::events::Listening;
+use recado_engine::notify::notices::{Channel, Notices};
+use recado_engine::{Carrier, Engine, Parts, Random, Routes, Settings, Submission};
 use recado_observe::RuleChange;
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::{JobFilter, PageRequest, Store, StoreError, Wakes};
@@ -41,7 +42,7 @@ fn node(given: &Given, name: &str, store: Arc<dyn Store>) -> Engine {
     let routes =
         Routes::new([route("mail", Carrier::Transport(refusing)), route("notices", Carrier::Workers)]);
     let settings = Settings { node: name.into(), notices, ..settings() };
-    let mut parts = Parts::new(store, routes, settings, given.clock.clone(), Chance::seeded(7));
+    let mut parts = Parts::new(store, routes, settings, given.clock.clone(), Random::from_seed(7));
     parts.alerts = terms();
     Engine::start(parts)
 }
@@ -84,25 +85,25 @@ async fn notices(given: &Given) -> Vec<String> {
 async fn g8_an_alert_fires_once_and_is_resolved_once_to_stream_channel_and_list() {
     let given = Given::new();
     let engine = node(&given, "node-1", given.store.clone());
-    let mut heard = engine.events().listen(None);
+    let mut heard = engine.notifier.events.listen(None);
     bury(&engine, &given, &["a", "b"], "acme").await;
     pass(60).await;
     assert_eq!(told(&mut heard), ["AlertFired dlq_company acme"], "two are not more than two");
     bury(&engine, &given, &["c"], "globex").await;
     pass(60).await;
     assert_eq!(told(&mut heard), ["AlertFired dlq_size"]);
-    let firing = engine.firing();
+    let firing = engine.alerts.firing();
     let names: Vec<_> = firing.iter().map(|alert| (&*alert.alert, alert.value)).collect();
     assert_eq!(names, [("dlq_company", 2.0), ("dlq_size", 3.0)]);
 
     for id in ["a", "b", "c"] {
-        engine.discard(&JobId::new(id).unwrap(), "no use", None).await.unwrap();
+        engine.dlq.discard(&JobId::new(id).unwrap(), "no use", None).await.unwrap();
     }
     pass(200).await;
     assert_eq!(told(&mut heard), Vec::<String>::new(), "it is over after five minutes of calm");
     pass(120).await;
     assert_eq!(told(&mut heard), ["AlertResolved dlq_size", "AlertResolved dlq_company acme"]);
-    assert!(engine.firing().is_empty());
+    assert!(engine.alerts.firing().is_empty());
     let subjects = [
         "Recado: AlertFired (alert dlq_company, company acme)",
         "Recado: AlertFired (alert dlq_size)",
@@ -122,12 +123,12 @@ async fn g8_a_restart_neither_rings_again_nor_forgets_that_it_is_over() {
     engine.stop().await.unwrap();
 
     let engine = node(&given, "node-1 again", given.store.clone());
-    let mut heard = engine.events().listen(None);
+    let mut heard = engine.notifier.events.listen(None);
     pass(60).await;
-    assert_eq!(engine.firing().len(), 1, "it still rings");
+    assert_eq!(engine.alerts.firing().len(), 1, "it still rings");
     assert_eq!(told(&mut heard), Vec::<String>::new(), "and is not told again");
-    engine.discard(&JobId::new("a").unwrap(), "no use", None).await.unwrap();
-    engine.discard(&JobId::new("b").unwrap(), "no use", None).await.unwrap();
+    engine.dlq.discard(&JobId::new("a").unwrap(), "no use", None).await.unwrap();
+    engine.dlq.discard(&JobId::new("b").unwrap(), "no use", None).await.unwrap();
     pass(400).await;
     assert_eq!(told(&mut heard), ["AlertResolved dlq_company acme"]);
     assert_eq!(notices(&given).await.len(), 2);
@@ -148,17 +149,17 @@ async fn one_rings_and_another_takes_over(set_by_s: i64) {
     let first = node(&given, "node-1", shared());
     pass(15).await;
     let second = node(&given, "node-2", shared());
-    let mut heard = [first.events().listen(None), second.events().listen(None)];
+    let mut heard = [first.notifier.events.listen(None), second.notifier.events.listen(None)];
     bury(&second, &given, &["a", "b"], "acme").await;
     pass(60).await;
     let [one, other] = &mut heard;
     assert_eq!((told(one), told(other)), (vec!["AlertFired dlq_company acme".to_owned()], Vec::new()));
-    assert_eq!((first.firing().len(), second.firing().len()), (1, 1), "the other knows of it");
+    assert_eq!((first.alerts.firing().len(), second.alerts.firing().len()), (1, 1), "the other knows of it");
 
     first.stop().await.unwrap();
     given.clock.set_by(set_by_s);
     for id in ["a", "b"] {
-        second.discard(&JobId::new(id).unwrap(), "no use", None).await.unwrap();
+        second.dlq.discard(&JobId::new(id).unwrap(), "no use", None).await.unwrap();
     }
     pass(400).await;
     assert_eq!(told(&mut heard[1]), ["AlertResolved dlq_company acme"]);
@@ -170,15 +171,15 @@ async fn a_state_that_cannot_be_written_down_is_written_later_and_nothing_rings_
     let given = Given::new();
     let store = Arc::new(FaultyStore::around(given.store.clone()));
     let engine = node(&given, "node-1", store.clone());
-    let mut heard = engine.events().listen(None);
+    let mut heard = engine.notifier.events.listen(None);
     // Enough for those who write more often as well.
-    store.fail(Verb::WriteNotes, 0, 9, StoreError::Unavailable("gone".to_owned()));
+    store.fail(Verb::KvWrite, 0, 9, StoreError::Unavailable("gone".to_owned()));
     bury(&engine, &given, &["a", "b"], "acme").await;
     pass(120).await;
-    assert_eq!(store.fired(Verb::WriteNotes), 9);
+    assert_eq!(store.fired(Verb::KvWrite), 9);
     assert_eq!(told(&mut heard), ["AlertFired dlq_company acme"]);
     engine.stop().await.unwrap();
     let engine = node(&given, "node-1 again", given.store.clone());
     pass(60).await;
-    assert_eq!((engine.firing().len(), notices(&given).await.len()), (1, 1));
+    assert_eq!((engine.alerts.firing().len(), notices(&given).await.len()), (1, 1));
 }

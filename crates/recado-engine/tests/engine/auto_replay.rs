@@ -1,12 +1,12 @@
 //! Replays without a person.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{Cause, JobId, RouteName, Status};
-use recado_engine::auto_replay::AutoReplay;
-use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Routes};
-use recado_store::Store;
+use recado_engine::dlq::auto_replay::AutoReplay;
+use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, Random, Routes};
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 
@@ -15,7 +15,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 fn with_auto_replay(given: &Given, far_end: &Arc<Scripted>, terms: Option<AutoReplay>) -> Engine {
     let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
     let mut parts =
-        Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), Chance::seeded(7));
+        Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), Random::from_seed(7));
     let auto_replay = terms.map(|terms| (RouteName::new("mail").unwrap(), terms)).into_iter().collect();
     parts.dead_letters = DeadLetterTerms { auto_replay, ..DeadLetterTerms::default() };
     Engine::start(parts)
@@ -73,10 +73,10 @@ async fn g24_nothing_is_replayed_while_the_provider_is_closed_off() {
     let far_end = Arc::new(Scripted::new(&["421", "421", "421", "421", "421", "ok"]));
     let engine = with_auto_replay(&given, &far_end, Some(exhausted()));
     buried(&given, &engine, "a").await;
-    engine.pause_provider("mail", true, Some("maintenance"), None).await.unwrap();
+    engine.gate.pause_provider("mail", Some("maintenance"), None).await.unwrap();
     tokio::time::sleep(HOUR * 5).await;
     assert_eq!(given.view("a").await.job.progress.replays, 0);
-    engine.pause_provider("mail", false, None, None).await.unwrap();
+    engine.gate.resume_provider("mail", None, None).await.unwrap();
     given.until("a", Status::Sent).await;
 }
 

@@ -1,16 +1,18 @@
 //! Many dead letters at once.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{DeadLetterState, JobId, Payload, Status};
-use recado_engine::bulk::{
-    Bulk, BulkAct, BulkOrder, BulkState, CanaryState, Chosen, FAILURES_NAMED_MAX, RUNNING_MAX, SHELF, TooMany,
+use recado_engine::dlq::bulk::{
+    Bulk, BulkAct, BulkOrder, BulkState, CanaryState, Chosen, FAILURES_NAMED_MAX, NAMESPACE, RUNNING_MAX,
+    TooMany,
 };
-use recado_engine::operate::Replay;
+use recado_engine::dlq::operator::Replay;
 use recado_engine::{Carrier, Engine};
 use recado_store::faulty::FaultyStore;
-use recado_store::{Discarded, NoteWrite, Store};
+use recado_store::{Discarded, KvWrite};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
@@ -40,18 +42,18 @@ pub fn order(act: BulkAct) -> BulkOrder {
 }
 
 async fn start(engine: &Engine, order: BulkOrder) -> Bulk {
-    engine.start_bulk(order).await.unwrap().expect("there is room")
+    engine.dlq.start_bulk(order).await.unwrap().expect("there is room")
 }
 
 async fn when(engine: &Engine, id: &str, holds: impl Fn(&Bulk) -> bool) -> Bulk {
     for _ in 0..200_000 {
-        let bulk = engine.bulk(id).await.unwrap().expect("it is remembered");
+        let bulk = engine.dlq.bulk(id).await.unwrap().expect("it is remembered");
         if holds(&bulk) {
             return bulk;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it never came to that: {:?}", engine.bulk(id).await.unwrap());
+    panic!("it never came to that: {:?}", engine.dlq.bulk(id).await.unwrap());
 }
 
 async fn ended(engine: &Engine, id: &str) -> Bulk {
@@ -123,7 +125,7 @@ async fn the_rest_waits_for_a_canary_that_waits_for_a_paused_provider_and_then_g
     let given = Given::new();
     let engine = given.mail(&second_time_lucky());
     bury(&given, &engine, &["a", "b", "c"]).await;
-    engine.pause_provider("mail", true, Some("invoice open"), None).await.unwrap();
+    engine.gate.pause_provider("mail", Some("invoice open"), None).await.unwrap();
     let bulk = start(&engine, BulkOrder { canary: Some(1), ..order(BulkAct::Replay) }).await;
     let waiting = |bulk: &Bulk| bulk.canary.as_ref().is_some_and(|canary| canary.waiting_for.is_some());
     let shown = when(&engine, &bulk.id, waiting).await;
@@ -133,9 +135,13 @@ async fn the_rest_waits_for_a_canary_that_waits_for_a_paused_provider_and_then_g
         (CanaryState::Waiting, Some("paused: invoice open"))
     );
     tokio::time::sleep(Duration::from_secs(2 * 3_600)).await;
-    assert_eq!(engine.bulk(&bulk.id).await.unwrap().unwrap().done, 1, "still the canary alone, hours later");
+    assert_eq!(
+        engine.dlq.bulk(&bulk.id).await.unwrap().unwrap().done,
+        1,
+        "still the canary alone, hours later"
+    );
 
-    engine.pause_provider("mail", false, None, None).await.unwrap();
+    engine.gate.resume_provider("mail", None, None).await.unwrap();
     let bulk = ended(&engine, &bulk.id).await;
     assert_eq!((bulk.state, bulk.done), (BulkState::Done, 3));
     assert_eq!(bulk.canary.unwrap().state, CanaryState::Delivered);
@@ -154,7 +160,7 @@ async fn it_goes_on_after_a_restart_and_nothing_is_delivered_twice() {
     let bulk = start(&engine, BulkOrder { rate_per_second: Some(2), ..order(BulkAct::Replay) }).await;
     when(&engine, &bulk.id, |bulk| bulk.done >= 4).await;
     engine.stop().await.unwrap();
-    let half = given.store.note(SHELF, &bulk.id, given.clock_now()).await.unwrap().unwrap();
+    let half = given.store.kv_get(NAMESPACE, &bulk.id, given.clock_now()).await.unwrap().unwrap();
     let half: Bulk = half.value.parse().unwrap();
     assert!(half.state == BulkState::Running && half.done < 10, "it was cut off: {half:?}");
 
@@ -176,22 +182,22 @@ async fn left_behind(given: &Given, far_end: &Arc<Scripted>) -> Bulk {
     when(&engine, &bulk.id, |bulk| bulk.done >= 1).await;
     engine.stop().await.unwrap();
     let now = given.clock_now();
-    let note = given.store.note(SHELF, &bulk.id, now).await.unwrap().unwrap();
+    let note = given.store.kv_get(NAMESPACE, &bulk.id, now).await.unwrap().unwrap();
     let mut value: serde_json::Value = note.value.parse().unwrap();
     value["holder"] = "a node that died".into();
     value["heldUntil"] = now.plus(Duration::from_secs(15)).to_string().into();
     let value = Some(Payload::trusted(value.to_string()));
-    let write = NoteWrite {
-        shelf: SHELF,
+    let write = KvWrite {
+        namespace: NAMESPACE,
         key: bulk.id.clone(),
         value,
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    given.store.write_notes(vec![write], now).await.unwrap();
+    given.store.kv_write(vec![write], now).await.unwrap();
     given.clock.set_by(-3_600);
-    engine.bulk(&bulk.id).await.unwrap().unwrap()
+    engine.dlq.bulk(&bulk.id).await.unwrap().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,7 +206,7 @@ async fn one_whose_process_died_goes_on_at_the_next_start_whatever_the_clock_did
     let bulk = left_behind(&given, &far_end).await;
     let engine = given.mail(&far_end);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let bulk = engine.bulk(&bulk.id).await.unwrap().unwrap();
+    let bulk = engine.dlq.bulk(&bulk.id).await.unwrap().unwrap();
     assert_eq!((bulk.state, bulk.done), (BulkState::Done, 4));
 }
 
@@ -211,10 +217,10 @@ async fn one_whose_node_died_is_taken_over_by_another_when_it_is_silent_for_long
     let shared = Arc::new(FaultyStore::shared(given.store.clone(), &Arc::default()));
     let engine = given.engine_on(shared, [route("mail", Carrier::Transport(far_end.clone()))]);
     tokio::time::sleep(Duration::from_secs(14)).await;
-    let now = engine.bulk(&before.id).await.unwrap().unwrap().done;
+    let now = engine.dlq.bulk(&before.id).await.unwrap().unwrap().done;
     assert_eq!(now, before.done, "another node may still have it");
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let bulk = engine.bulk(&before.id).await.unwrap().unwrap();
+    let bulk = engine.dlq.bulk(&before.id).await.unwrap().unwrap();
     assert_eq!((bulk.state, bulk.done), (BulkState::Done, 4));
 }
 
@@ -243,18 +249,18 @@ async fn a_person_stops_it_and_what_it_did_stays_done() {
     bury(&given, &engine, &["a", "b", "c"]).await;
     let bulk = start(&engine, BulkOrder { rate_per_second: Some(1), ..order(BulkAct::Replay) }).await;
     when(&engine, &bulk.id, |bulk| bulk.done >= 1).await;
-    let stopped = engine.stop_bulk(&bulk.id, Some("rui")).await.unwrap().unwrap();
+    let stopped = engine.dlq.stop_bulk(&bulk.id, Some("rui")).await.unwrap().unwrap();
     assert_eq!(
         (stopped.state, stopped.stopped_because.as_deref()),
         (BulkState::Stopped, Some("stopped by rui"))
     );
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let after = engine.bulk(&bulk.id).await.unwrap().unwrap();
+    let after = engine.dlq.bulk(&bulk.id).await.unwrap().unwrap();
     assert_eq!(after.state, BulkState::Stopped);
     assert!(after.done < 3, "{after:?}");
-    let again = engine.stop_bulk(&bulk.id, Some("ana")).await.unwrap().unwrap();
+    let again = engine.dlq.stop_bulk(&bulk.id, Some("ana")).await.unwrap().unwrap();
     assert_eq!(again, after, "stopping twice changes nothing");
-    assert!(engine.stop_bulk("rpl_nobody", None).await.unwrap().is_none());
+    assert!(engine.dlq.stop_bulk("rpl_nobody", None).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,14 +286,14 @@ async fn a_discard_leaves_an_entry_alone_that_died_again_since_it_was_read() {
     bury(&given, &engine, &["a"]).await;
     let id = JobId::new("a").unwrap();
     let read = given.store.dead_letter(&id).await.unwrap().unwrap();
-    assert_eq!(engine.replay(&id, None, None, Some("ana")).await.unwrap(), Replay::Started);
+    assert_eq!(engine.dlq.replay(&id, None, None, Some("ana")).await.unwrap(), Replay::Started);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let newer = given.store.dead_letter(&id).await.unwrap();
     assert!(newer.as_ref().is_some_and(|newer| newer.moved_at > read.moved_at), "it did not die again");
-    let discarded = engine.discard_entry(&read, "old news", Some("ana")).await.unwrap();
+    let discarded = engine.dlq.discard_entry(&read, "old news", Some("ana")).await.unwrap();
     assert_eq!(discarded, Discarded::DiedAgain);
     assert_eq!(given.store.dead_letter(&id).await.unwrap(), newer);
-    assert_eq!(engine.discard(&id, "enough", Some("ana")).await.unwrap(), Discarded::Done);
+    assert_eq!(engine.dlq.discard(&id, "enough", Some("ana")).await.unwrap(), Discarded::Done);
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,10 +303,10 @@ async fn named_ids_and_filters_hold_together() {
     bury(&given, &engine, &["a", "b", "c"]).await;
     let ids = |names: &[&str]| names.iter().map(|name| JobId::new(*name).unwrap()).collect::<Vec<_>>();
     let filter = Chosen { job_ids: ids(&["a", "c", "unknown"]), ..Chosen::default() };
-    let (total, sample) = engine.choose(&filter, 10).await.unwrap();
+    let (total, sample) = engine.dlq.choose(&filter, 10).await.unwrap();
     assert_eq!((total, sample.len()), (2, 2));
     let none = Chosen { last_failure_code: Some("421".into()), ..filter.clone() };
-    assert_eq!(engine.choose(&none, 10).await.unwrap().0, 0);
+    assert_eq!(engine.dlq.choose(&none, 10).await.unwrap().0, 0);
 
     let bulk = start(&engine, BulkOrder { filter, ..order(BulkAct::Replay) }).await;
     let bulk = ended(&engine, &bulk.id).await;
@@ -330,17 +336,17 @@ async fn only_a_few_run_at_a_time() {
     let given = Given::new();
     let engine = given.mail(&second_time_lucky());
     bury(&given, &engine, &["a", "b"]).await;
-    engine.pause_provider("mail", true, None, None).await.unwrap();
+    engine.gate.pause_provider("mail", None, None).await.unwrap();
     let slow = || BulkOrder { canary: Some(1), rate_per_second: Some(1), ..order(BulkAct::Replay) };
     // The first canary takes one entry and the second the other: both wait, and the rest has nothing to do.
     for _ in 0..2 {
         start(&engine, slow()).await;
     }
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let running = engine.bulks().await.unwrap();
+    let running = engine.dlq.bulks().await.unwrap();
     assert_eq!(running.iter().filter(|bulk| bulk.state == BulkState::Running).count(), 2);
     for _ in 2..RUNNING_MAX {
         start(&engine, slow()).await;
     }
-    assert_eq!(engine.start_bulk(slow()).await.unwrap(), Err(TooMany));
+    assert_eq!(engine.dlq.start_bulk(slow()).await.unwrap(), Err(TooMany));
 }

@@ -3,15 +3,16 @@
 //! Random lives of processes over one queue: two bulk acts over the same entries, people in between, notes that get
 //! lost, and each life but the last one cut off without warning.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{JobId, Status};
 use recado_engine::Engine;
-use recado_engine::bulk::{Bulk, BulkAct, BulkOrder, BulkState, Chosen};
+use recado_engine::dlq::bulk::{Bulk, BulkAct, BulkOrder, BulkState, Chosen};
+use recado_store::StoreError;
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::reference::ReferenceStore;
-use recado_store::{Store, StoreError};
 
 use crate::bulk::{bury, order};
 use crate::given::{Given, Scripted};
@@ -78,8 +79,8 @@ async fn on_record(given: &Given, bulk: &Bulk, entries: u64) -> u64 {
 async fn meddle(draws: &mut Draws, engine: &Engine, entries: u64) {
     let one = id(draws.below(entries));
     match draws.below(3) {
-        0 => drop(engine.discard(&one, "not wanted", Some("rui")).await.unwrap()),
-        1 => drop(engine.replay(&one, None, Some("by hand"), Some("rui")).await.unwrap()),
+        0 => drop(engine.dlq.discard(&one, "not wanted", Some("rui")).await.unwrap()),
+        1 => drop(engine.dlq.replay(&one, None, Some("by hand"), Some("rui")).await.unwrap()),
         _ => {}
     }
 }
@@ -89,7 +90,7 @@ fn cut_short(draws: &mut Draws) -> Duration {
 }
 
 fn lose_some_answers(draws: &mut Draws, store: &FaultyStore) {
-    let verb = if draws.below(2) == 0 { Verb::WriteNotesAnswer } else { Verb::WriteNotes };
+    let verb = if draws.below(2) == 0 { Verb::KvWriteAnswer } else { Verb::KvWrite };
     let (after, times) = (draws.below(8) as usize, draws.below(2) as usize);
     store.fail(verb, after, times, StoreError::Unavailable("for a moment".to_owned()));
 }
@@ -110,7 +111,7 @@ fn story(seed: u64, seen: &mut Seen) {
             if nth == 0 {
                 bury(given, &engine, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
                 for act in acts.clone() {
-                    begun.push(engine.start_bulk(act).await.unwrap().unwrap());
+                    begun.push(engine.dlq.start_bulk(act).await.unwrap().unwrap());
                 }
             }
             lose_some_answers(&mut draws, &faulty);
@@ -119,8 +120,8 @@ fn story(seed: u64, seen: &mut Seen) {
                 true => until_all_ended(&engine, &begun).await,
                 false => tokio::time::sleep(cut_short(&mut draws)).await,
             }
-            seen.lost_answers += faulty.fired(Verb::WriteNotesAnswer);
-            for bulk in engine.bulks().await.unwrap() {
+            seen.lost_answers += faulty.fired(Verb::KvWriteAnswer);
+            for bulk in engine.dlq.bulks().await.unwrap() {
                 let start = begun.iter().find(|start| start.id == bulk.id).unwrap();
                 let told = bulk.done + bulk.skipped + bulk.failed + bulk.left();
                 assert_eq!((told, bulk.total), (start.total, start.total), "seed {seed}: {bulk:?}");
@@ -139,7 +140,7 @@ fn story(seed: u64, seen: &mut Seen) {
 
 async fn until_all_ended(engine: &Engine, begun: &[Bulk]) {
     for start in begun {
-        while engine.bulk(&start.id).await.unwrap().unwrap().state == BulkState::Running {
+        while engine.dlq.bulk(&start.id).await.unwrap().unwrap().state == BulkState::Running {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -161,12 +162,12 @@ fn a_stopped_bulk_act_says_what_it_left() {
         let (engine, _) = given.shaky(&Arc::new(Scripted::new(&["550", "ok"])));
         bury(given, &engine, &["job-0", "job-1", "job-2"]).await;
         let slow = BulkOrder { rate_per_second: Some(1), ..order(BulkAct::Replay) };
-        let bulk = engine.start_bulk(slow).await.unwrap().unwrap();
+        let bulk = engine.dlq.start_bulk(slow).await.unwrap().unwrap();
         assert_eq!((bulk.total, bulk.left()), (3, 3));
         given.until("job-2", Status::Sent).await;
-        engine.stop_bulk(&bulk.id, Some("rui")).await.unwrap();
+        engine.dlq.stop_bulk(&bulk.id, Some("rui")).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let bulk = engine.bulk(&bulk.id).await.unwrap().unwrap();
+        let bulk = engine.dlq.bulk(&bulk.id).await.unwrap().unwrap();
         assert_eq!((bulk.state, bulk.done, bulk.left()), (BulkState::Stopped, 1, 2));
     });
 }

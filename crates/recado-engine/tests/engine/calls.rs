@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{CompanyId, Fault, Outcome, Payload, Status};
-use recado_engine::calls::{Call, CallRefused, Called};
+use recado_engine::attempt::calls::{Call, CallRefused, Called};
 use recado_engine::{Act, Carrier, Engine, Fallback, Route};
 use recado_transport::{DataFault, Delivery, Transport, Wanted};
 
@@ -55,7 +55,7 @@ fn call(key: Option<&str>) -> Call {
 }
 
 async fn called(engine: &Engine, call: Call) -> Called {
-    engine.call(call).await.unwrap().unwrap()
+    engine.attempts.call(call).await.unwrap().unwrap()
 }
 
 fn engine(given: &Given, counter: Counter) -> Engine {
@@ -154,11 +154,11 @@ async fn what_cannot_be_called_is_refused_with_the_reason() {
     ]);
     let to = |route: &str| Call { route: route.to_owned(), ..call(None) };
     for (asked, words) in [(to("work"), "workers"), (to("nowhere"), "no route `nowhere`")] {
-        let refused = engine.call(asked).await.unwrap().unwrap_err();
+        let refused = engine.attempts.call(asked).await.unwrap().unwrap_err();
         assert!(matches!(&refused, CallRefused::Route(why) if why.contains(words)), "{refused:?}");
     }
     let wrong = Call { data: Payload::trusted("{\"x\":1}"), ..call(None) };
     assert!(
-        matches!(engine.call(wrong).await.unwrap().unwrap_err(), CallRefused::Data(faults) if faults.len() == 1)
+        matches!(engine.attempts.call(wrong).await.unwrap().unwrap_err(), CallRefused::Data(faults) if faults.len() == 1)
     );
 }

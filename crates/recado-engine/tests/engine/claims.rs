@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Cause, Class, Jitter, JobId, Policy, RouteName, Status, rules};
-use recado_engine::workers::{LeaseRequest, Report, Reported};
+use recado_engine::attempt::worker_leases::{LeaseRequest, Report, Reported};
 use recado_engine::{Carrier, Clock, Engine, Route};
 
 use crate::given::{Given, route, submission, submit};
@@ -32,11 +32,11 @@ async fn submit_claim(engine: &Engine, report: Report) {
         worker_id: "tiss-worker".into(),
     };
     let lease = loop {
-        if let Some(lease) = engine.lease(&request).await.unwrap().pop() {
+        if let Some(lease) = engine.attempts.lease(&request).await.unwrap().pop() {
             break lease;
         }
     };
-    assert_eq!(engine.report(vec![(lease.token, report)]).await.unwrap(), [Reported::Done]);
+    assert_eq!(engine.attempts.report(vec![(lease.token, report)]).await.unwrap(), [Reported::Done]);
 }
 
 fn failed(message: &str) -> Report {

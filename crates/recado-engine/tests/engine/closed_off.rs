@@ -1,13 +1,13 @@
 //! A route's fallback while every provider of it is closed off.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
 use recado_core::{Cause, CompanyId, EventKind, Job, JobId, Status};
-use recado_engine::tenants::TermsChange;
+use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::{Act, Carrier, Engine, Fallback, Route};
-use recado_store::Store;
 
 use crate::flaky::{Flaky, mail, protected, sleep, submit_many, to, with_breaker};
 use crate::given::{Given, Scripted, route, submission, submit};
@@ -21,9 +21,9 @@ fn falling_back(flaky: &Arc<Flaky>, act: Act) -> Route {
 fn closed_off(given: &Given, route: Route) -> Engine {
     let engine = protected(given, vec![route], &[("mail", with_breaker())]);
     for _ in 0..5 {
-        engine.tell_provider("mail", false, "503 down", Duration::ZERO).unwrap();
+        engine.gate.record_call_failure("mail", "503 down").unwrap();
     }
-    assert_eq!(engine.provider("mail").unwrap().breaker.state, BreakerState::Open);
+    assert_eq!(engine.gate.provider_view("mail").unwrap().breaker.state, BreakerState::Open);
     engine
 }
 
@@ -36,7 +36,7 @@ async fn f12_publishing_is_given_up_at_once_while_the_provider_is_closed_off() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
     let engine = closed_off(&given, falling_back(&flaky, Act::MarkFailed));
-    let mut heard = engine.events().listen(None);
+    let mut heard = engine.notifier.events.listen(None);
     submit_many(&engine, 300).await;
     sleep(1).await;
     for n in [0, 299] {
@@ -82,7 +82,7 @@ async fn f12_renewing_a_token_marks_the_account_while_the_provider_is_closed_off
     let view = given.until("a", Status::Failed).await;
     sleep(1).await;
     assert!(untried(&view.job));
-    let accounts = engine.accounts().list(Some("acme"));
+    let accounts = engine.notifier.accounts.list(Some("acme"));
     assert_eq!((accounts.len(), &*accounts[0].status), (1, "token_expired"));
 }
 
@@ -97,14 +97,14 @@ async fn f12_whoever_does_not_ask_for_it_waits_and_so_do_acts_that_concern_calls
         ..falling_back(&flaky, Act::Cached)
     };
     let engine = protected(&given, vec![plain, cached], &[("mail", with_breaker())]);
-    engine.turn_breaker("mail", true, "maintenance", None).await.unwrap().unwrap();
+    engine.gate.open_breaker("mail", "maintenance", None).await.unwrap().unwrap();
     submit(&engine, submission("a")).await;
     submit(&engine, recado_engine::Submission { route: "figures".to_owned(), ..submission("b") }).await;
     sleep(600).await;
     for id in ["a", "b"] {
         let view = given.view(id).await;
         assert_eq!((view.status, view.job.progress.deferrals), (Status::Queued, 0), "{id}");
-        assert!(engine.hold(view.job.route.as_str(), "acme").unwrap().why.contains("maintenance"));
+        assert!(engine.gate.hold(view.job.route.as_str(), "acme").unwrap().why.contains("maintenance"));
     }
 }
 
@@ -117,10 +117,10 @@ async fn f12_a_route_with_a_second_provider_falls_back_only_when_both_are_closed
     let worker = crate::given::route("other", Carrier::Workers);
     let terms = [("mail", with_breaker()), ("backup", with_breaker())];
     let engine = protected(&given, vec![route, worker], &terms);
-    engine.turn_breaker("mail", true, "down", None).await.unwrap().unwrap();
+    engine.gate.open_breaker("mail", "down", None).await.unwrap().unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
-    engine.turn_breaker("backup", true, "down, too", None).await.unwrap().unwrap();
+    engine.gate.open_breaker("backup", "down, too", None).await.unwrap().unwrap();
     submit(&engine, submission("b")).await;
     given.until("b", Status::Failed).await;
     assert_eq!((first.count(), second.count()), (0, 1));
@@ -132,7 +132,7 @@ async fn f12_a_paused_companys_jobs_wait_even_so_and_nobodys_rate_slows_the_othe
     let flaky = Arc::new(Flaky::default());
     let engine = closed_off(&given, falling_back(&flaky, Act::MarkFailed));
     let set = async |company: &str, change| {
-        engine.set_tenant(&CompanyId::new(company).unwrap(), change, None).await.unwrap();
+        engine.gate.set_tenant(&CompanyId::new(company).unwrap(), change, None).await.unwrap();
     };
     set("acme", TermsChange { paused: Some(true), ..TermsChange::default() }).await;
     set("globex", TermsChange { max_per_minute: Some(Some(1)), ..TermsChange::default() }).await;
@@ -153,7 +153,7 @@ async fn f12_jobs_for_workers_fall_back_like_all_others() {
     let fallback = Fallback { on_open: true, ..Fallback::default() };
     let work = Route { fallback, ..route("work", Carrier::Workers) };
     let engine = protected(&given, vec![work], &[("work", with_breaker())]);
-    engine.turn_breaker("work", true, "maintenance", None).await.unwrap().unwrap();
+    engine.gate.open_breaker("work", "maintenance", None).await.unwrap().unwrap();
     submit(&engine, recado_engine::Submission { route: "work".to_owned(), ..submission("a") }).await;
     let view = given.until("a", Status::Failed).await;
     assert!(untried(&view.job));

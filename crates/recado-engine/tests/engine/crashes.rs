@@ -1,11 +1,12 @@
 //! Holders that vanish, and jobs that make them.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AttemptResult, Cause, JobId, RouteName, Status};
 use recado_engine::{Carrier, Clock};
-use recado_store::{Claim, Pick, Store, Turns};
+use recado_store::{Claim, Pick, Turns};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 

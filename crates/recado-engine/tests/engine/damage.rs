@@ -1,5 +1,6 @@
 //! Jobs whose stored content changed after they were accepted: they are never sent.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use recado_core::{
     BodyHash, Cause, CompanyId, Damage, Job, JobId, NewJob, Payload, Priority, RouteName, Status,
 };
 use recado_engine::Carrier;
-use recado_engine::operate::Replay;
-use recado_engine::workers::LeaseRequest;
+use recado_engine::attempt::worker_leases::LeaseRequest;
+use recado_engine::dlq::operator::Replay;
 use recado_store::faulty::Verb;
-use recado_store::{Standing, Store, StoreError, Transfer};
+use recado_store::{JobSnapshot, Standing, StoreError};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
 /// A job as a damaged store gives it: its checksum was made from other content.
-fn struck(given: &Given, name: &str, route: &str, damage: Damage) -> Transfer {
+fn struck(given: &Given, name: &str, route: &str, damage: Damage) -> JobSnapshot {
     let now = given.clock_now();
     let mut job = Job::from(NewJob {
         id: JobId::new(name).unwrap(),
@@ -33,7 +34,7 @@ fn struck(given: &Given, name: &str, route: &str, damage: Damage) -> Transfer {
     });
     job.checksum = job.checksum.map(|checksum| checksum.inverted(damage));
     let (standing, dead_letter) = (Standing::Waiting, None);
-    Transfer {
+    JobSnapshot {
         job,
         body_hash: BodyHash(1),
         standing,
@@ -63,7 +64,7 @@ async fn a_damaged_job_goes_to_the_dead_letters_and_never_out() {
         lease: Duration::from_secs(30),
         worker_id: "w".into(),
     };
-    assert!(engine.lease(&request).await.unwrap().is_empty(), "a worker got a damaged job");
+    assert!(engine.attempts.lease(&request).await.unwrap().is_empty(), "a worker got a damaged job");
     for (name, damage) in [("data", Damage::Data), ("ids", Damage::Identity), ("work", Damage::Data)] {
         given.until(name, Status::Failed).await;
         let entry = given.store.dead_letter(&JobId::new(name).unwrap()).await.unwrap().unwrap();
@@ -74,7 +75,7 @@ async fn a_damaged_job_goes_to_the_dead_letters_and_never_out() {
 
     let replay = async |name: &str, data: Option<&str>| {
         let data = data.map(|data| Payload::new(data).unwrap());
-        engine.replay(&JobId::new(name).unwrap(), data, None, Some("ana")).await.unwrap()
+        engine.dlq.replay(&JobId::new(name).unwrap(), data, None, Some("ana")).await.unwrap()
     };
     assert_eq!(replay("data", None).await, Replay::Damaged(Damage::Data));
     assert_eq!(replay("ids", Some(r#"{"to":"ana"}"#)).await, Replay::Damaged(Damage::Identity));

@@ -1,16 +1,17 @@
 //! Erasing a person reaches what Recado made of their jobs: callbacks and notices.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use recado_audit::{Identity, MONTHS_KEPT, Subject};
 use recado_core::{RouteName, Status};
-use recado_engine::endpoints::manage::Draft;
-use recado_engine::notices::{Channel, Notices, Shape};
-use recado_engine::trail::{Erased, Erasing, ErasureOrder, TrailTerms};
-use recado_engine::{Carrier, Chance, Engine, Fallback, Parts, Route, Routes, Settings, Submission};
-use recado_store::{AuditSpan, DeadLetterFilter, JobFilter, PageRequest, Store};
+use recado_engine::audit::{Erased, Erasing, ErasureOrder, TrailTerms};
+use recado_engine::endpoint_admin::EndpointDraft;
+use recado_engine::notify::notices::{Channel, Notices, Shape};
+use recado_engine::{Carrier, Engine, Fallback, Parts, Random, Route, Routes, Settings, Submission};
+use recado_store::{AuditSpan, DeadLetterFilter, JobFilter, PageRequest};
 use recado_transport_webhook::{Guard, Webhook, WebhookConfig};
 use tempfile::TempDir;
 
@@ -26,8 +27,13 @@ async fn telling(given: &Given, dir: &Path) -> Engine {
     ]);
     let notices = Notices { channels, default: Some("hook".into()), alerts: Vec::new() };
     let settings = Settings { notices, ..settings() };
-    let mut parts =
-        Parts::new(given.store.clone(), Routes::default(), settings, given.clock.clone(), Chance::seeded(7));
+    let mut parts = Parts::new(
+        given.store.clone(),
+        Routes::default(),
+        settings,
+        given.clock.clone(),
+        Random::from_seed(7),
+    );
     let guard = Guard { allowed: vec!["127.0.0.0/8".parse().unwrap()], ..Guard::default() };
     let config = WebhookConfig { guard, ..WebhookConfig::default() };
     let webhook = Arc::new(Webhook::new(config, parts.endpoints.clone()).unwrap());
@@ -39,12 +45,12 @@ async fn telling(given: &Given, dir: &Path) -> Engine {
     parts.webhook = Some(webhook);
     parts.trail = Some(TrailTerms { dir: dir.to_owned(), key: None, months_kept: MONTHS_KEPT });
     let engine = Engine::start(parts);
-    let endpoint = Draft {
+    let endpoint = EndpointDraft {
         company_id: Some("acme".to_owned()),
         url: Some("http://127.0.0.1:9/hooks".to_owned()),
-        ..Draft::default()
+        ..EndpointDraft::default()
     };
-    engine.add_endpoint(endpoint, "ana").await.unwrap();
+    engine.endpoint_admin.add(endpoint, "ana").await.unwrap();
     engine
 }
 
@@ -73,7 +79,7 @@ fn erasure(identity: Identity) -> ErasureOrder {
 
 async fn erased(engine: &Engine, identity: Identity) -> Erased {
     for _ in 0..100 {
-        match engine.erase(erasure(identity.clone())).await.unwrap() {
+        match engine.audit.erase(erasure(identity.clone())).await.unwrap() {
             Erasing::Done(erased) => return erased,
             Erasing::JobsUnderWay(_) => pass(1).await,
             other => panic!("{other:?}"),
@@ -96,7 +102,7 @@ async fn dead_jobs(given: &Given, engine: &Engine) {
 async fn callbacks_and_notices_that_wait_go_with_the_person() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let engine = telling(&given, dir.path()).await;
-    drop(engine.events().listen(None));
+    drop(engine.notifier.events.listen(None));
     dead_jobs(&given, &engine).await;
     let before = all_in(&given).await;
     assert!(before.contains(r#"\"userId\":\"maria\""#) && before.contains("userId: maria"), "{before}");
@@ -105,7 +111,7 @@ async fn callbacks_and_notices_that_wait_go_with_the_person() {
     let after = all_in(&given).await;
     assert!(!after.contains("maria") && !after.contains("order-1"), "{after}");
     assert!(after.contains(r#"\"userId\":\"joao\""#), "another person's callback is gone: {after}");
-    let kept = format!("{:?}", engine.events().listen(Some("none")).missed);
+    let kept = format!("{:?}", engine.notifier.events.listen(Some("none")).missed);
     assert!(kept.contains("joao") && !kept.contains("maria"), "{kept}");
 }
 

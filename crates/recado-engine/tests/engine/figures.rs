@@ -12,7 +12,7 @@ use crate::given::{Given, Scripted, route, submission, submit};
 
 /// The value of a sample on the page, which is whole.
 async fn sample(engine: &Engine, name: &str) -> f64 {
-    let page = engine.metrics().await;
+    let page = engine.gauges.prometheus().await;
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("there is no {name} on\n{page}")).parse().unwrap()
 }
@@ -65,9 +65,9 @@ async fn g18_every_job_attempt_and_dead_letter_is_counted_once() {
     for (name, expected) in figures {
         assert_eq!(sample(&engine, name).await, expected, "{name}");
     }
-    let kpis = engine.kpis(Some("mail"), Duration::from_secs(3_600)).unwrap();
+    let kpis = engine.metrics.kpis(Some("mail"), Duration::from_secs(3_600)).unwrap();
     assert_eq!((kpis.success_after_retry.value, kpis.mean_attempts.value), (Some(1.0), Some(2.0)));
-    assert!(engine.kpis(Some("nowhere"), Duration::from_secs(3_600)).is_none());
+    assert!(engine.metrics.kpis(Some("nowhere"), Duration::from_secs(3_600)).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,10 +84,10 @@ async fn a_dead_letter_that_leaves_is_counted_by_the_way_it_went() {
     }
     pass(100).await;
     let id = |id: &str| JobId::new(id).unwrap();
-    engine.replay(&id("replayed"), None, None, None).await.unwrap();
+    engine.dlq.replay(&id("replayed"), None, None, None).await.unwrap();
     given.until("replayed", Status::Sent).await;
-    engine.discard(&id("discarded"), "no use", None).await.unwrap();
-    engine.cancel(&id("cancelled"), None).await.unwrap();
+    engine.dlq.discard(&id("discarded"), "no use", None).await.unwrap();
+    engine.dlq.cancel(&id("cancelled"), None).await.unwrap();
     pass(6).await;
     for (name, expected) in [
         (r#"recado_dead_letters_left_total{how="replayed"}"#, 1.0),
@@ -107,7 +107,7 @@ async fn g14_a_write_that_a_full_store_refused_is_counted() {
     let (engine, store) = given.shaky(&Arc::new(Scripted::new(&["ok"])));
     store.fail(Verb::Enqueue, 0, 2, StoreError::Full("no room".to_owned()));
     for _ in 0..2 {
-        engine.submit(vec![submission("a"), submission("b")]).await.unwrap_err();
+        engine.intake.submit(vec![submission("a"), submission("b")]).await.unwrap_err();
     }
     assert_eq!(store.fired(Verb::Enqueue), 2);
     assert_eq!(sample(&engine, "recado_store_rejected_writes_total").await, 4.0);
@@ -119,14 +119,14 @@ async fn a_route_that_is_held_back_tells_by_what_and_for_how_long() {
     let given = Given::new();
     let engine = given.mail(&Arc::new(Scripted::new(&["ok"])));
 
-    engine.pause_route("mail", true, None, None).await.unwrap();
+    engine.gate.pause_route("mail", None, None).await.unwrap();
     submit(&engine, submission("a")).await;
     pass(400).await;
     let waiting = r#"recado_queue_jobs{route="mail",status="queued"}"#;
     assert_eq!(sample(&engine, waiting).await, 1.0);
     let age = sample(&engine, r#"recado_queue_oldest_due_age_seconds{route="mail"}"#).await;
     assert_eq!(age, 0.0, "a pause on purpose is no delay");
-    engine.pause_route("mail", false, None, None).await.unwrap();
+    engine.gate.resume_route("mail", None, None).await.unwrap();
     given.until("a", Status::Sent).await;
     assert_eq!(sample(&engine, r#"recado_lane_holds_total{route="mail",reason="pause"}"#).await, 1.0);
     let held = sample(&engine, r#"recado_lane_held_seconds_total{route="mail",reason="pause"}"#).await;

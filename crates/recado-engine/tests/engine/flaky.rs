@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::breaker::BreakerTerms;
 use recado_core::{Fault, Outcome, Payload, Timestamp};
-use recado_engine::providers::ProviderTerms;
-use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Settings, Submission};
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::{Carrier, Engine, Parts, Random, Route, Routes, Settings, Submission};
 use recado_store::faulty::FaultyStore;
 use recado_store::{Store, Wakes};
 use recado_transport::{DataFault, Delivery, Transport};
@@ -98,7 +98,8 @@ fn parts(
     routes: Vec<Route>,
     terms: &[(&str, ProviderTerms)],
 ) -> Parts {
-    let mut parts = Parts::new(store, Routes::new(routes), settings, given.clock.clone(), Chance::seeded(7));
+    let mut parts =
+        Parts::new(store, Routes::new(routes), settings, given.clock.clone(), Random::from_seed(7));
     parts.providers = terms.iter().map(|(name, terms)| ((*name).into(), *terms)).collect();
     parts
 }
@@ -145,7 +146,7 @@ pub fn to(company: &str, id: &str) -> Submission {
 /// So many jobs, by number.
 pub async fn submit_many(engine: &Engine, count: usize) {
     let jobs = (0..count).map(|n| submission(&format!("job-{n:04}"))).collect();
-    assert!(engine.submit(jobs).await.unwrap().iter().all(Result::is_ok));
+    assert!(engine.intake.submit(jobs).await.unwrap().iter().all(Result::is_ok));
 }
 
 pub async fn sleep(seconds: u64) {

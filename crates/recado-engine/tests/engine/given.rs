@@ -1,5 +1,6 @@
 //! Fixtures of the tests: a clock that follows tokio's, routes, and far ends that misbehave.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::decide::Terms;
 use recado_core::{Fault, JobId, Outcome, Payload, Policy, RouteName, Status, Timestamp, rules};
-use recado_engine::{Accepted, Carrier, Chance, Clock, Engine, Parts, Route, Routes, Settings, Submission};
+use recado_engine::{Accepted, Carrier, Clock, Engine, Parts, Random, Route, Routes, Settings, Submission};
 use recado_store::faulty::FaultyStore;
 use recado_store::reference::ReferenceStore;
 use recado_store::{JobView, Retention, Store};
@@ -105,8 +106,8 @@ pub fn settings() -> Settings {
         job_ttl: Duration::from_secs(24 * 3_600),
         dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
         crashes_max: 5,
-        notices: recado_engine::notices::Notices::default(),
-        turn_jobs: recado_core::fair::TURN_JOBS,
+        notices: recado_engine::notify::notices::Notices::default(),
+        turn_jobs: recado_core::fairness::TURN_JOBS,
     }
 }
 
@@ -153,21 +154,21 @@ impl Given {
             Routes::new(routes),
             settings,
             self.clock.clone(),
-            Chance::seeded(7),
+            Random::from_seed(7),
         ))
     }
 
     /// An engine on another view of the store.
     pub fn engine_on(&self, store: Arc<dyn Store>, routes: impl IntoIterator<Item = Route>) -> Engine {
         let routes = Routes::new(routes);
-        Engine::start(Parts::new(store, routes, settings(), self.clock.clone(), Chance::seeded(7)))
+        Engine::start(Parts::new(store, routes, settings(), self.clock.clone(), Random::from_seed(7)))
     }
 
     /// An engine over the same jobs whose store can be made to fail.
     pub fn shaky(&self, far_end: &Arc<Scripted>) -> (Engine, Arc<FaultyStore>) {
         let store = Arc::new(FaultyStore::around(self.store.clone()));
         let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
-        let parts = Parts::new(store.clone(), routes, settings(), self.clock.clone(), Chance::seeded(7));
+        let parts = Parts::new(store.clone(), routes, settings(), self.clock.clone(), Random::from_seed(7));
         let engine = Engine::start(parts);
         (engine, store)
     }
@@ -214,5 +215,5 @@ pub fn submission(id: &str) -> Submission {
 }
 
 pub async fn submit(engine: &Engine, submission: Submission) -> Accepted {
-    engine.submit(vec![submission]).await.unwrap().remove(0).expect("taken in")
+    engine.intake.submit(vec![submission]).await.unwrap().remove(0).expect("taken in")
 }

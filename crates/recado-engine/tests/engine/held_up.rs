@@ -1,15 +1,15 @@
 //! A job that had to wait although it was due says so, however it was held back, and no other does.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::limit::Rate;
 use recado_core::{CompanyId, JobId, RouteName, Status};
-use recado_engine::providers::ProviderTerms;
-use recado_engine::tenants::TermsChange;
-use recado_engine::workers::{LeaseRequest, Report};
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::admission::tenant_limits::TermsChange;
+use recado_engine::attempt::worker_leases::{LeaseRequest, Report};
 use recado_engine::{Carrier, Submission};
-use recado_store::Store;
 
 use crate::flaky::{Flaky, mail, protected, restarted, sleep, to, with_breaker};
 use crate::given::{Given, route, submission, submit};
@@ -27,14 +27,14 @@ async fn a_wait_for_an_open_breaker_is_one_deferral_even_over_a_restart_and_no_w
     let engine = protected(&given, vec![mail(&flaky)], &terms);
     submit(&engine, submission("before")).await;
     assert_eq!(deferrals(&given, "before").await, 0);
-    engine.turn_breaker("mail", true, "their maintenance", None).await.unwrap();
+    engine.gate.open_breaker("mail", "their maintenance", None).await.unwrap();
     submit(&engine, submission("parked")).await;
     sleep(600).await;
     assert_eq!(given.view("parked").await.job.progress.deferrals, 0, "nothing was written");
     engine.stop().await.unwrap();
     let engine = restarted(&given, vec![mail(&flaky)], &terms).await;
     sleep(60).await;
-    engine.turn_breaker("mail", false, "they are back", None).await.unwrap();
+    engine.gate.close_breaker("mail", "they are back", None).await.unwrap();
     assert_eq!(deferrals(&given, "parked").await, 1);
     submit(&engine, submission("after")).await;
     assert_eq!(deferrals(&given, "after").await, 0);
@@ -49,7 +49,7 @@ async fn a_paused_tenants_jobs_are_held_up_and_nobody_elses() {
     let engine = protected(&given, vec![mail(&flaky)], &[]);
     let acme = CompanyId::new("acme").unwrap();
     let paused = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
-    engine.set_tenant(&acme, paused(true), None).await.unwrap();
+    engine.gate.set_tenant(&acme, paused(true), None).await.unwrap();
     submit(&engine, to("acme", "a")).await;
     submit(&engine, to("globex", "g")).await;
     assert_eq!(deferrals(&given, "g").await, 0);
@@ -57,7 +57,7 @@ async fn a_paused_tenants_jobs_are_held_up_and_nobody_elses() {
     // Due while the lane is not looked at, and held up all the same.
     submit(&engine, to("acme", "b")).await;
     sleep(1).await;
-    engine.set_tenant(&acme, paused(false), None).await.unwrap();
+    engine.gate.set_tenant(&acme, paused(false), None).await.unwrap();
     assert_eq!((deferrals(&given, "a").await, deferrals(&given, "b").await), (1, 1));
     submit(&engine, to("acme", "c")).await;
     assert_eq!(deferrals(&given, "c").await, 0);
@@ -97,11 +97,11 @@ async fn a_job_that_expires_while_it_is_held_back_says_by_what_and_counts_it() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
     let engine = protected(&given, vec![mail(&flaky)], &[("mail", with_breaker())]);
-    engine.turn_breaker("mail", true, "their maintenance", None).await.unwrap();
+    engine.gate.open_breaker("mail", "their maintenance", None).await.unwrap();
     submit(&engine, Submission { ttl: Some(Duration::from_secs(60)), ..submission("closed") }).await;
     given.until("closed", Status::Failed).await;
-    engine.turn_breaker("mail", false, "they are back", None).await.unwrap();
-    engine.pause_route("mail", true, Some("new release"), None).await.unwrap();
+    engine.gate.close_breaker("mail", "they are back", None).await.unwrap();
+    engine.gate.pause_route("mail", Some("new release"), None).await.unwrap();
     submit(&engine, Submission { ttl: Some(Duration::from_secs(60)), ..submission("paused") }).await;
     given.until("paused", Status::Failed).await;
     for (id, why) in [
@@ -118,7 +118,7 @@ async fn a_job_that_expires_while_it_is_held_back_says_by_what_and_counts_it() {
 async fn what_a_worker_gets_after_a_pause_was_held_up_and_names_its_provider() {
     let given = Given::new();
     let engine = protected(&given, vec![route("work", Carrier::Workers)], &[]);
-    engine.pause_route("work", true, Some("new release"), Some("ana")).await.unwrap();
+    engine.gate.pause_route("work", Some("new release"), Some("ana")).await.unwrap();
     submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;
     let request = LeaseRequest {
         routes: vec![RouteName::new("work").unwrap()],
@@ -127,12 +127,12 @@ async fn what_a_worker_gets_after_a_pause_was_held_up_and_names_its_provider() {
         lease: Duration::from_secs(30),
         worker_id: "w".into(),
     };
-    let (leases, ()) = tokio::join!(engine.lease(&request), async {
+    let (leases, ()) = tokio::join!(engine.attempts.lease(&request), async {
         sleep(10).await;
-        engine.pause_route("work", false, None, None).await.unwrap();
+        engine.gate.resume_route("work", None, None).await.unwrap();
     });
     let token = leases.unwrap()[0].token;
-    engine.report(vec![(token, Report::Succeeded { result: None })]).await.unwrap();
+    engine.attempts.report(vec![(token, Report::Succeeded { result: None })]).await.unwrap();
     assert_eq!(deferrals(&given, "a").await, 1);
     assert_eq!(given.view("a").await.job.attempts[0].provider.as_deref(), Some("work"));
 }

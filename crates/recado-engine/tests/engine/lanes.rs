@@ -7,9 +7,9 @@ use std::time::Duration;
 use recado_core::breaker::{BreakerState, BreakerTerms};
 use recado_core::limit::Rate;
 use recado_core::{AttemptResult, CompanyId, EventKind, Fault, NetworkKind, RouteName, Status};
-use recado_engine::providers::{CompanySlots, ProviderTerms};
-use recado_engine::tenants::TermsChange;
-use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Submission};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
+use recado_engine::admission::tenant_limits::TermsChange;
+use recado_engine::{Carrier, Engine, Parts, Random, Route, Routes, Submission};
 
 use crate::flaky::{BREAKER, Flaky, protected, sleep, to, with_breaker};
 use crate::given::{Given, Scripted, route, settings, submission, submit};
@@ -23,12 +23,12 @@ async fn f1_jobs_of_an_open_provider_wait_and_spend_no_attempt() {
         vec![route("mail", Carrier::Transport(flaky.clone()))],
         &[("mail", with_breaker())],
     );
-    let mut heard = engine.events().listen(None);
+    let mut heard = engine.notifier.events.listen(None);
     for n in 0..50 {
         submit(&engine, submission(&format!("job-{n:02}"))).await;
     }
     sleep(110).await;
-    assert_eq!(engine.provider("mail").unwrap().breaker.state, BreakerState::Open);
+    assert_eq!(engine.gate.provider_view("mail").unwrap().breaker.state, BreakerState::Open);
     // Eight were on their way when it opened; no other was sent.
     assert_eq!(flaky.asked.lock().len(), 8);
     let mut untouched = 0;
@@ -69,7 +69,7 @@ async fn f1_exactly_one_probe_a_reset_time_reaches_a_broken_provider_and_recover
     let back_at = engine.now();
     sleep(121).await;
     given.until("job-199", Status::Sent).await;
-    assert_eq!(engine.provider("mail").unwrap().breaker.state, BreakerState::Closed);
+    assert_eq!(engine.gate.provider_view("mail").unwrap().breaker.state, BreakerState::Closed);
     let sent = flaky.asked_since(back_at);
     assert!(sent.len() >= 192, "all of them: {}", sent.len());
 }
@@ -104,7 +104,7 @@ async fn f1_a_restart_neither_closes_nor_resets_an_open_breaker() {
         submit(&engine, submission(&format!("job-{n}"))).await;
     }
     sleep(5).await;
-    let before = engine.provider("mail").unwrap().breaker;
+    let before = engine.gate.provider_view("mail").unwrap().breaker;
     assert_eq!(before.state, BreakerState::Open);
     engine.stop().await.unwrap();
     let mut parts = Parts::new(
@@ -112,14 +112,14 @@ async fn f1_a_restart_neither_closes_nor_resets_an_open_breaker() {
         Routes::new([mail()]),
         settings(),
         given.clock.clone(),
-        Chance::seeded(7),
+        Random::from_seed(7),
     );
     parts.providers = [("mail".into(), with_breaker())].into();
     parts.read_back().await.unwrap();
     let asked = flaky.asked.lock().len();
     let engine = Engine::start(parts);
     sleep(30).await;
-    assert_eq!(engine.provider("mail").unwrap().breaker, before);
+    assert_eq!(engine.gate.provider_view("mail").unwrap().breaker, before);
     assert_eq!(flaky.asked.lock().len(), asked, "the young process asked no provider");
 }
 
@@ -137,7 +137,7 @@ async fn only_the_providers_own_failures_open_its_breaker() {
         submit(&engine, submission(&format!("job-{n}"))).await;
     }
     given.until("job-49", Status::Failed).await;
-    assert_eq!(engine.provider("mail").unwrap().breaker.state, BreakerState::Closed);
+    assert_eq!(engine.gate.provider_view("mail").unwrap().breaker.state, BreakerState::Closed);
     assert_eq!(flaky.asked.lock().len(), 50);
 }
 
@@ -189,7 +189,7 @@ async fn g22_a_paused_tenant_waits_and_nobody_else_does() {
     let engine = given.mail(&far_end);
     let acme = CompanyId::new("acme").unwrap();
     let paused = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
-    engine.set_tenant(&acme, paused(true), None).await.unwrap();
+    engine.gate.set_tenant(&acme, paused(true), None).await.unwrap();
     for n in 0..20 {
         submit(&engine, to("acme", &format!("a-{n}"))).await;
     }
@@ -197,8 +197,8 @@ async fn g22_a_paused_tenant_waits_and_nobody_else_does() {
     given.until("g", Status::Sent).await;
     sleep(60).await;
     assert_eq!(far_end.count(), 1);
-    assert_eq!(engine.hold("mail", "acme").unwrap().why, "tenant paused");
-    engine.set_tenant(&acme, paused(false), None).await.unwrap();
+    assert_eq!(engine.gate.hold("mail", "acme").unwrap().why, "tenant paused");
+    engine.gate.set_tenant(&acme, paused(false), None).await.unwrap();
     given.until("a-19", Status::Sent).await;
 }
 
@@ -209,7 +209,7 @@ async fn g22_a_tenants_own_rate_holds_over_all_it_sends() {
     let engine = given.mail(&far_end);
     let acme = CompanyId::new("acme").unwrap();
     let terms = TermsChange { max_per_minute: Some(Some(6)), ..TermsChange::default() };
-    engine.set_tenant(&acme, terms, None).await.unwrap();
+    engine.gate.set_tenant(&acme, terms, None).await.unwrap();
     for n in 0..40 {
         submit(&engine, to("acme", &format!("a-{n:02}"))).await;
     }
@@ -266,18 +266,18 @@ async fn f3_the_same_breaker_serves_the_products_own_calls() {
         &[("mail", with_breaker())],
     );
     for _ in 0..5 {
-        assert!(engine.permit("mail").await.unwrap().permitted);
-        engine.tell_provider("mail", false, "my own call failed", Duration::ZERO).unwrap();
+        assert!(engine.gate.permit("mail").await.unwrap().permitted);
+        engine.gate.record_call_failure("mail", "my own call failed").unwrap();
     }
-    let refused = engine.permit("mail").await.unwrap();
+    let refused = engine.gate.permit("mail").await.unwrap();
     assert_eq!((refused.permitted, refused.state), (false, BreakerState::Open));
     assert_eq!(refused.retry_after, Some(Duration::from_secs(120)));
     sleep(120).await;
-    assert!(engine.permit("mail").await.unwrap().permitted, "one probe");
-    assert!(!engine.permit("mail").await.unwrap().permitted, "and no second one");
-    let view = engine.tell_provider("mail", true, "", Duration::ZERO).unwrap();
+    assert!(engine.gate.permit("mail").await.unwrap().permitted, "one probe");
+    assert!(!engine.gate.permit("mail").await.unwrap().permitted, "and no second one");
+    let view = engine.gate.record_call_success("mail", Duration::ZERO).unwrap();
     assert_eq!(view.breaker.state, BreakerState::Closed);
-    assert!(engine.permit("unknown").await.is_none());
+    assert!(engine.gate.permit("unknown").await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,10 +285,10 @@ async fn a_breaker_that_a_person_opened_stays_open_until_a_person_closes_it() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::default());
     let engine = given.mail(&far_end);
-    engine.turn_breaker("mail", true, "maintenance", Some("ana")).await.unwrap().unwrap();
-    let terms_less = engine.provider("mail").unwrap();
+    engine.gate.open_breaker("mail", "maintenance", Some("ana")).await.unwrap().unwrap();
+    let terms_less = engine.gate.provider_view("mail").unwrap();
     assert!(terms_less.breaker.held_open);
-    assert!(engine.turn_breaker("unknown", true, "x", None).await.unwrap().is_none());
+    assert!(engine.gate.open_breaker("unknown", "x", None).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,20 +296,20 @@ async fn a_paused_provider_is_asked_by_nobody_and_a_restart_keeps_it_so() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::default());
     let engine = given.mail(&far_end);
-    engine.pause_provider("mail", true, Some("audit"), Some("ana")).await.unwrap().unwrap();
+    engine.gate.pause_provider("mail", Some("audit"), Some("ana")).await.unwrap().unwrap();
     submit(&engine, submission("a")).await;
     sleep(60).await;
     assert_eq!(far_end.count(), 0);
-    assert_eq!(engine.hold("mail", "acme").unwrap().why, "paused: audit");
+    assert_eq!(engine.gate.hold("mail", "acme").unwrap().why, "paused: audit");
     engine.stop().await.unwrap();
     let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
     let mut parts =
-        Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), Chance::seeded(7));
+        Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), Random::from_seed(7));
     parts.read_back().await.unwrap();
     let engine = Engine::start(parts);
     sleep(60).await;
     assert_eq!(far_end.count(), 0);
-    engine.pause_provider("mail", false, None, None).await.unwrap().unwrap();
+    engine.gate.resume_provider("mail", None, None).await.unwrap().unwrap();
     given.until("a", Status::Sent).await;
 }
 
@@ -358,7 +358,7 @@ async fn adaptive_concurrency_rises_on_success_and_falls_on_throttling() {
     let terms = ProviderTerms { adaptive: true, ..ProviderTerms::plain(40) };
     let engine =
         protected(&given, vec![route("mail", Carrier::Transport(flaky.clone()))], &[("mail", terms)]);
-    let bound = || engine.provider("mail").unwrap().bound;
+    let bound = || engine.gate.provider_view("mail").unwrap().bound;
     assert_eq!(bound(), 10);
     for n in 0..4_000 {
         submit(&engine, submission(&format!("job-{n:04}"))).await;
@@ -402,17 +402,17 @@ async fn workers_are_held_back_like_everybody() {
     let given = Given::new();
     let engine = protected(&given, vec![route("work", Carrier::Workers)], &[("work", with_breaker())]);
     submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;
-    engine.turn_breaker("work", true, "closed", None).await.unwrap().unwrap();
-    let request = recado_engine::workers::LeaseRequest {
+    engine.gate.open_breaker("work", "closed", None).await.unwrap().unwrap();
+    let request = recado_engine::attempt::worker_leases::LeaseRequest {
         routes: vec![RouteName::new("work").unwrap()],
         max: 10,
         wait: Duration::from_secs(5),
         lease: Duration::from_secs(30),
         worker_id: "w".into(),
     };
-    assert!(engine.lease(&request).await.unwrap().is_empty());
-    engine.turn_breaker("work", false, "open again", None).await.unwrap().unwrap();
-    assert_eq!(engine.lease(&request).await.unwrap().len(), 1);
+    assert!(engine.attempts.lease(&request).await.unwrap().is_empty());
+    engine.gate.close_breaker("work", "open again", None).await.unwrap().unwrap();
+    assert_eq!(engine.attempts.lease(&request).await.unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -422,10 +422,10 @@ async fn f1_a_probe_that_found_nothing_to_send_is_there_for_the_next_job() {
     let mail = route("mail", Carrier::Transport(flaky.clone()));
     let engine = protected(&given, vec![mail], &[("mail", with_breaker())]);
     for _ in 0..5 {
-        engine.tell_provider("mail", false, "503", Duration::ZERO).unwrap();
+        engine.gate.record_call_failure("mail", "503").unwrap();
     }
     sleep(125).await;
-    assert_eq!(engine.provider("mail").unwrap().breaker.state, BreakerState::HalfOpen);
+    assert_eq!(engine.gate.provider_view("mail").unwrap().breaker.state, BreakerState::HalfOpen);
     let asked_at = engine.now();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
@@ -443,11 +443,11 @@ async fn f1_what_was_sent_before_it_opened_says_nothing_while_the_probe_is_out()
     let terms = ProviderTerms { breaker: Some(quick), ..ProviderTerms::plain(8) };
     let mail = route("mail", Carrier::Transport(flaky.clone()));
     let engine = protected(&given, vec![mail], &[("mail", terms)]);
-    let state = || engine.provider("mail").unwrap().breaker.state;
+    let state = || engine.gate.provider_view("mail").unwrap().breaker.state;
     submit(&engine, submission("straggler")).await;
     sleep(1).await;
     for _ in 0..5 {
-        engine.tell_provider("mail", false, "503", Duration::ZERO).unwrap();
+        engine.gate.record_call_failure("mail", "503").unwrap();
     }
     submit(&engine, submission("probe")).await;
     sleep(10).await;

@@ -1,15 +1,16 @@
 //! Lag of the trail's files: on every node, across restarts, and its alert.
 
+use recado_store::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::Payload;
-use recado_engine::alerts::AlertTerms;
-use recado_engine::trail::SHELF;
+use recado_engine::audit::NAMESPACE;
+use recado_engine::duties::alerts::AlertTerms;
 use recado_engine::{Engine, Settings};
 use recado_store::faulty::FaultyStore;
-use recado_store::{NoteWrite, Store, Wakes};
+use recado_store::{KvWrite, Wakes};
 use tempfile::TempDir;
 
 use crate::given::{Given, settings};
@@ -17,7 +18,7 @@ use crate::trail::{archiving, count, node, parts, pass, paused, written};
 
 /// The lag of the files on `/metrics`.
 async fn late_s(engine: &Engine) -> f64 {
-    let page = engine.metrics().await;
+    let page = engine.gauges.prometheus().await;
     let line = page.lines().find_map(|line| line.strip_prefix("recado_audit_late_seconds "));
     line.unwrap_or_else(|| panic!("nothing is said: {page}")).parse().unwrap()
 }
@@ -47,7 +48,7 @@ fn in_the_way(dir: &TempDir) -> PathBuf {
 }
 
 fn rings(engine: &Engine) -> Vec<Box<str>> {
-    engine.firing().into_iter().map(|alert| alert.alert).collect()
+    engine.alerts.firing().into_iter().map(|alert| alert.alert).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,15 +188,15 @@ async fn files_that_no_node_can_write_get_later_whoever_tries() {
 /// The archiver finds this note.
 async fn found(given: &Given, note: &str) {
     let value = Some(Payload::trusted(note.to_owned()));
-    let write = NoteWrite {
-        shelf: SHELF,
+    let write = KvWrite {
+        namespace: NAMESPACE,
         key: "archiver".into(),
         value,
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    given.store.write_notes(vec![write], given.clock_now()).await.unwrap();
+    given.store.kv_write(vec![write], given.clock_now()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

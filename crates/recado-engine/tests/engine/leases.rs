@@ -1,13 +1,14 @@
 //! Leases of living deliveries, while the store stalls or the wall clock is set.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AttemptResult, JobId, RouteName, Status};
-use recado_engine::workers::LeaseRequest;
+use recado_engine::attempt::worker_leases::LeaseRequest;
 use recado_engine::{Carrier, Clock, Engine, Submission};
 use recado_store::faulty::{FaultyStore, Verb};
-use recado_store::{Claim, Pick, Store, StoreError, Turns};
+use recado_store::{Claim, Pick, StoreError, Turns};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
@@ -128,13 +129,13 @@ async fn a_worker_keeps_its_lease_and_reads_its_end_by_the_wall_clock_whatever_t
     let given = Given::new();
     let engine = given.engine([route("mail", Carrier::Workers)]);
     submit(&engine, submission("a")).await;
-    let lease = engine.lease(&at_most_ten()).await.unwrap().remove(0);
+    let lease = engine.attempts.lease(&at_most_ten()).await.unwrap().remove(0);
     for by_seconds in [3_600, -7_200] {
         given.clock.set_by(by_seconds);
         tokio::time::sleep(SECOND * 5).await;
         assert_eq!(given.view("a").await.status, Status::Delivering);
     }
-    let end = engine.extend(lease.token, SECOND * 20).await.unwrap();
+    let end = engine.attempts.extend(lease.token, SECOND * 20).await.unwrap();
     assert_eq!(end, Some(engine.now().plus(SECOND * 20)));
     tokio::time::sleep(SECOND * 22).await;
     assert_eq!(given.view("a").await.status, Status::Queued, "then it is over");
@@ -150,7 +151,7 @@ async fn a_worker_gets_its_leases_although_an_expiry_in_the_same_request_fails()
     // Its time is over before the sweeper looks again.
     given.clock.set_by(120);
     store.fail(Verb::Settle, 0, 1, StoreError::Unavailable("gone".to_owned()));
-    let leases = engine.lease(&at_most_ten()).await.unwrap();
+    let leases = engine.attempts.lease(&at_most_ten()).await.unwrap();
     assert_eq!(store.fired(Verb::Settle), 1);
     let names: Vec<_> = leases.iter().map(|lease| lease.job.id.as_str()).collect();
     assert_eq!(names, ["new"]);

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use recado_core::{AttemptResult, AuditKind, Cause, Class, JobId, Payload, Status};
-use recado_engine::operate::Replay;
-use recado_engine::{Carrier, Clock, Refusal};
+use recado_engine::dlq::operator::Replay;
+use recado_engine::{Carrier, Clock, SubmitRefusal};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
@@ -70,7 +70,7 @@ async fn g7_an_exhausted_job_is_replayed_with_a_fresh_budget_and_leaves_the_queu
     let entry = engine.store().dead_letter(&id).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.failed_attempts), (Cause::Exhausted, 5));
 
-    let replay = engine.replay(&id, None, Some("the provider is back"), Some("ana")).await.unwrap();
+    let replay = engine.dlq.replay(&id, None, Some("the provider is back"), Some("ana")).await.unwrap();
     assert_eq!(replay, Replay::Started);
     // Attempt 6 fails: with a fresh budget that is a retry, not another burial.
     given.until("a", Status::Retrying).await;
@@ -78,7 +78,7 @@ async fn g7_an_exhausted_job_is_replayed_with_a_fresh_budget_and_leaves_the_queu
         engine.store().dead_letter(&id).await.unwrap().is_some(),
         "the entry stays until the job is sent"
     );
-    assert_eq!(engine.replay(&id, None, None, None).await.unwrap(), Replay::AlreadyReplaying);
+    assert_eq!(engine.dlq.replay(&id, None, None, None).await.unwrap(), Replay::AlreadyReplaying);
     given.until("a", Status::Sent).await;
     assert!(engine.store().dead_letter(&id).await.unwrap().is_none());
     let replayed =
@@ -185,7 +185,8 @@ async fn a_submission_is_refused_with_every_fault_at_once() {
     wrong.run_at = Some(given.clock.now());
     wrong.delay = Some(Duration::from_secs(1));
     wrong.data = Payload::new(r#"{"text":"refuse me"}"#).unwrap();
-    let Err(Refusal::Invalid(faults)) = engine.submit(vec![wrong]).await.unwrap().remove(0) else {
+    let Err(SubmitRefusal::Invalid(faults)) = engine.intake.submit(vec![wrong]).await.unwrap().remove(0)
+    else {
         panic!("it was taken in");
     };
     let pointers: Vec<_> = faults.iter().map(|(pointer, _)| pointer.as_str()).collect();
@@ -203,7 +204,7 @@ async fn g15_the_same_submission_again_is_a_duplicate_and_another_body_is_a_conf
     assert_eq!((again.status, again.duplicate), (Status::Sent, true));
     let mut other = submission("a");
     other.company_id = "globex".to_owned();
-    let refused = engine.submit(vec![other]).await.unwrap().remove(0);
-    assert!(matches!(refused, Err(Refusal::Conflict { .. })));
+    let refused = engine.intake.submit(vec![other]).await.unwrap().remove(0);
+    assert!(matches!(refused, Err(SubmitRefusal::Conflict { .. })));
     assert_eq!(far_end.count(), 1);
 }

@@ -1,14 +1,15 @@
 //! Nodes that share a store know of each other: who is there, who is going, who is gone, who does how much.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{CompanyId, RouteName, Status};
-use recado_engine::nodes::{About, Health, Node};
-use recado_engine::tenants::TermsChange;
-use recado_engine::{Carrier, Chance, Clock, Engine, Parts, Routes, Settings};
+use recado_engine::admission::tenant_limits::TermsChange;
+use recado_engine::duties::nodes::{Health, Node, NodeInfo};
+use recado_engine::{Carrier, Clock, Engine, Parts, Random, Routes, Settings};
 use recado_store::faulty::{FaultyStore, Verb};
-use recado_store::{NoteWrite, Shelf, Store, StoreError, Wakes};
+use recado_store::{KvWrite, Namespace, StoreError, Wakes};
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 
@@ -17,13 +18,13 @@ fn node(given: &Given, bell: &Arc<Wakes>, name: &str, far_end: &Arc<Scripted>) -
     let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));
     let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
     let settings = Settings { node: name.into(), ..settings() };
-    let mut parts = Parts::new(store.clone(), routes, settings, given.clock.clone(), Chance::seeded(7));
-    parts.about = About { host: "mail-1".into(), listen: Some("10.0.0.5:7400".into()) };
+    let mut parts = Parts::new(store.clone(), routes, settings, given.clock.clone(), Random::from_seed(7));
+    parts.info = NodeInfo { host: "mail-1".into(), listen: Some("10.0.0.5:7400".into()) };
     (Engine::start(parts), store)
 }
 
 async fn nodes(engine: &Engine) -> Vec<Node> {
-    engine.nodes().await.unwrap()
+    engine.nodes.list().await.unwrap()
 }
 
 async fn health(engine: &Engine) -> Vec<(String, Health)> {
@@ -39,14 +40,14 @@ async fn a_node_alone_tells_of_itself_and_writes_nothing() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["ok"]));
     let (engine, store) = given.shaky(&far_end);
-    store.fail(Verb::WriteNotes, 0, 1, StoreError::Unavailable("not asked for".to_owned()));
+    store.fail(Verb::KvWrite, 0, 1, StoreError::Unavailable("not asked for".to_owned()));
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
     pass(30).await;
     let [only] = &nodes(&engine).await[..] else { panic!("there are others") };
     assert_eq!((&*only.id, only.health), ("node-1", Health::Ok));
     assert_eq!((only.running, only.ended_last_minute, only.share_percent), (0, 1, 100.0));
-    assert_eq!(store.fired(Verb::WriteNotes), 0, "it wrote nothing");
+    assert_eq!(store.fired(Verb::KvWrite), 0, "it wrote nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +85,7 @@ async fn a_node_that_stops_says_so_while_it_does_and_then_takes_its_leave() {
     let store = Arc::new(FaultyStore::shared(given.store.clone(), &bell));
     let routes = Routes::new([route("letters", Carrier::Transport(slow))]);
     let settings = Settings { node: "node-2".into(), ..settings() };
-    let goes = Engine::start(Parts::new(store, routes, settings, given.clock.clone(), Chance::seeded(7)));
+    let goes = Engine::start(Parts::new(store, routes, settings, given.clock.clone(), Random::from_seed(7)));
     let mut job = submission("long");
     job.route = "letters".to_owned();
     submit(&goes, job).await;
@@ -105,9 +106,9 @@ async fn a_node_that_cannot_be_heard_is_silent_and_then_forgotten() {
     let (_cut_off, store) = node(&given, &bell, "node-2", &far_end);
     pass(1).await;
     assert_eq!(health(&hears).await[1].1, Health::Ok);
-    store.fail(Verb::WriteNotes, 0, 1_000, StoreError::Unavailable("cut off".to_owned()));
+    store.fail(Verb::KvWrite, 0, 1_000, StoreError::Unavailable("cut off".to_owned()));
     pass(20).await;
-    assert!(store.fired(Verb::WriteNotes) > 0, "it was never cut off");
+    assert!(store.fired(Verb::KvWrite) > 0, "it was never cut off");
     assert_eq!(health(&hears).await[1], ("node-2".to_owned(), Health::Silent));
     pass(60).await;
     assert_eq!(health(&hears).await, [("node-1".to_owned(), Health::Ok)]);
@@ -124,10 +125,10 @@ async fn a_node_reads_what_others_wrote_and_nothing_when_they_wrote_nothing() {
     assert!(before > 0, "it never read");
     pass(20).await;
     assert_eq!(store.reads_of("routes"), before, "nothing has changed but the signs of life");
-    says.pause_route("mail", true, None, None).await.unwrap();
+    says.gate.pause_route("mail", None, None).await.unwrap();
     pass(2).await;
     assert_eq!(store.reads_of("routes"), before + 1, "something has");
-    assert!(hears.pause_of(&RouteName::new("mail").unwrap()).is_some());
+    assert!(hears.gate.pause_of(&RouteName::new("mail").unwrap()).is_some());
     pass(30).await;
     assert_eq!(store.reads_of("routes"), before + 2, "everything is read again once in a while");
 }
@@ -142,34 +143,34 @@ async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_he
     let (mail, acme) = (RouteName::new("mail").unwrap(), CompanyId::new("acme").unwrap());
     let pause = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
     let paused = |engine: &Engine| {
-        let provider = engine.providers().remove(0).paused.is_some();
-        [provider, engine.pause_of(&mail).is_some(), engine.tenant_terms("acme").paused]
+        let provider = engine.gate.provider_views().remove(0).paused.is_some();
+        [provider, engine.gate.pause_of(&mail).is_some(), engine.gate.tenant_terms("acme").paused]
     };
-    let provider = first.providers().remove(0).name;
-    first.pause_provider(&provider, true, None, None).await.unwrap();
-    first.pause_route("mail", true, None, None).await.unwrap();
-    first.set_tenant(&acme, pause(true), None).await.unwrap();
+    let provider = first.gate.provider_views().remove(0).name;
+    first.gate.pause_provider(&provider, None, None).await.unwrap();
+    first.gate.pause_route("mail", None, None).await.unwrap();
+    first.gate.set_tenant(&acme, pause(true), None).await.unwrap();
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[true; 3]; 2]);
 
     let now = given.clock.now();
-    for (shelf, key) in [("providers", &*provider), ("routes", "mail"), ("tenants", "acme")] {
-        let shelf = Shelf::new(shelf);
-        let gone = NoteWrite {
-            shelf,
+    for (namespace, key) in [("providers", &*provider), ("routes", "mail"), ("tenants", "acme")] {
+        let namespace = Namespace::new(namespace);
+        let gone = KvWrite {
+            namespace,
             key: key.into(),
             value: None,
             expect: None,
             audit: Vec::new(),
             expires_at: None,
         };
-        given.store.write_notes(vec![gone], now).await.unwrap();
+        given.store.kv_write(vec![gone], now).await.unwrap();
     }
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[false; 3]; 2]);
 
-    second.set_tenant(&acme, pause(true), None).await.unwrap();
-    second.pause_route("mail", true, None, None).await.unwrap();
+    second.gate.set_tenant(&acme, pause(true), None).await.unwrap();
+    second.gate.pause_route("mail", None, None).await.unwrap();
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[false, true, true]; 2]);
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AuditKind, CompanyId, Status};
-use recado_engine::calls::{Call, Called};
-use recado_engine::providers::{CompanySlots, ProviderTerms};
-use recado_engine::tenants::{TenantTerms, TermsChange};
-use recado_engine::workers::LeaseRequest;
-use recado_engine::{Carrier, Holder, Limit, Paused, Route, Submission};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
+use recado_engine::admission::tenant_limits::{TenantTerms, TermsChange};
+use recado_engine::attempt::calls::{Call, Called};
+use recado_engine::attempt::worker_leases::LeaseRequest;
+use recado_engine::{Carrier, HoldCause, LimitKind, PauseScope, Route, Submission};
 use recado_store::faulty::Verb;
 use recado_store::{StoreError, Wakes};
 
@@ -25,24 +25,24 @@ async fn a_paused_route_waits_alone_and_a_restart_keeps_it_so() {
     let flaky = Arc::new(Flaky::default());
     let other = || Route { provider: "mail".into(), ..route("other", mail(&flaky).carrier) };
     let engine = protected(&given, vec![mail(&flaky), other()], &[]);
-    assert!(engine.pause_route("mail", true, Some("wrong template"), Some("ana")).await.unwrap());
-    assert!(!engine.pause_route("unknown", true, None, None).await.unwrap());
+    assert!(engine.gate.pause_route("mail", Some("wrong template"), Some("ana")).await.unwrap());
+    assert!(!engine.gate.pause_route("unknown", None, None).await.unwrap());
     submit(&engine, submission("a")).await;
     submit(&engine, Submission { route: "other".to_owned(), ..submission("b") }).await;
     given.until("b", Status::Sent).await;
     sleep(60).await;
-    let hold = engine.hold("mail", "acme").unwrap();
+    let hold = engine.gate.hold("mail", "acme").unwrap();
     assert_eq!(hold.why, "route paused: wrong template");
-    let Holder::Pause(Paused::Route, pause) = hold.by else { panic!("{:?}", hold.by) };
+    let HoldCause::Pause(PauseScope::Route, pause) = hold.by else { panic!("{:?}", hold.by) };
     assert_eq!((pause.reason.as_deref(), pause.actor.as_deref()), (Some("wrong template"), Some("ana")));
     assert_eq!(given.view("a").await.job.progress.attempts_started, 0);
     engine.stop().await.unwrap();
     let engine = restarted(&given, vec![mail(&flaky), other()], &[]).await;
-    let pause = engine.pause_of(&mail(&flaky).name).unwrap();
+    let pause = engine.gate.pause_of(&mail(&flaky).name).unwrap();
     assert_eq!((pause.reason.as_deref(), pause.actor.as_deref()), (Some("wrong template"), Some("ana")));
     sleep(60).await;
     assert_eq!(flaky.count(), 1);
-    engine.pause_route("mail", false, None, None).await.unwrap();
+    engine.gate.resume_route("mail", None, None).await.unwrap();
     given.until("a", Status::Sent).await;
 }
 
@@ -51,7 +51,7 @@ async fn a_worker_that_polls_a_paused_route_gets_its_jobs_as_soon_as_it_goes_on(
     let given = Given::new();
     let engine = protected(&given, vec![route("work", Carrier::Workers)], &[]);
     submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;
-    engine.pause_route("work", true, None, None).await.unwrap();
+    engine.gate.pause_route("work", None, None).await.unwrap();
     let request = LeaseRequest {
         routes: vec![recado_core::RouteName::new("work").unwrap()],
         max: 10,
@@ -60,9 +60,9 @@ async fn a_worker_that_polls_a_paused_route_gets_its_jobs_as_soon_as_it_goes_on(
         worker_id: "w".into(),
     };
     let asked_at = engine.now();
-    let (leases, ()) = tokio::join!(engine.lease(&request), async {
+    let (leases, ()) = tokio::join!(engine.attempts.lease(&request), async {
         sleep(10).await;
-        engine.pause_route("work", false, None, None).await.unwrap();
+        engine.gate.resume_route("work", None, None).await.unwrap();
     });
     assert_eq!(leases.unwrap().len(), 1);
     assert!(engine.now().since(asked_at) < Duration::from_secs(11));
@@ -73,17 +73,17 @@ async fn every_act_of_an_operator_is_on_record_with_who_and_why() {
     let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
-    engine.turn_breaker("mail", true, "their maintenance", Some("ana")).await.unwrap();
-    engine.turn_breaker("mail", false, "they are back", Some("ana")).await.unwrap();
-    engine.pause_provider("mail", true, Some("new key"), Some("bea")).await.unwrap();
-    engine.pause_provider("mail", false, None, Some("bea")).await.unwrap();
-    engine.pause_route("mail", true, Some("template"), Some("rui")).await.unwrap();
-    engine.pause_route("mail", false, None, Some("rui")).await.unwrap();
+    engine.gate.open_breaker("mail", "their maintenance", Some("ana")).await.unwrap();
+    engine.gate.close_breaker("mail", "they are back", Some("ana")).await.unwrap();
+    engine.gate.pause_provider("mail", Some("new key"), Some("bea")).await.unwrap();
+    engine.gate.resume_provider("mail", None, Some("bea")).await.unwrap();
+    engine.gate.pause_route("mail", Some("template"), Some("rui")).await.unwrap();
+    engine.gate.resume_route("mail", None, Some("rui")).await.unwrap();
     let reason = Some("pays for it".into());
     let change = TermsChange { weight: Some(3), max_per_minute: Some(Some(60)), paused: Some(true), reason };
-    engine.set_tenant(&acme(), change, Some("ana")).await.unwrap();
+    engine.gate.set_tenant(&acme(), change, Some("ana")).await.unwrap();
     let resumed = TermsChange { paused: Some(false), ..TermsChange::default() };
-    engine.set_tenant(&acme(), resumed, Some("ana")).await.unwrap();
+    engine.gate.set_tenant(&acme(), resumed, Some("ana")).await.unwrap();
     let recorded = store.recorded();
     let shown: Vec<_> = recorded
         .iter()
@@ -113,18 +113,18 @@ async fn an_act_that_the_store_has_is_on_record_and_one_that_it_has_not_is_not()
     let flaky = Arc::new(Flaky::default());
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
     let gone = || StoreError::Unavailable("gone".to_owned());
-    for (verb, kept) in [(Verb::WriteNotes, 0), (Verb::WriteNotesAnswer, 1)] {
+    for (verb, kept) in [(Verb::KvWrite, 0), (Verb::KvWriteAnswer, 1)] {
         store.fail(verb, 0, 3, gone());
         let recorded = || store.recorded().len();
         let before = recorded();
-        assert!(engine.turn_breaker("mail", true, "their maintenance", Some("ana")).await.is_err());
+        assert!(engine.gate.open_breaker("mail", "their maintenance", Some("ana")).await.is_err());
         assert_eq!(recorded() - before, kept, "{verb:?}: breaker");
         let before = recorded();
-        assert!(engine.pause_route("mail", true, None, Some("ana")).await.is_err());
+        assert!(engine.gate.pause_route("mail", None, Some("ana")).await.is_err());
         assert_eq!(recorded() - before, kept, "{verb:?}: route");
         let before = recorded();
         let change = TermsChange { weight: Some(2), ..TermsChange::default() };
-        assert!(engine.set_tenant(&acme(), change, Some("ana")).await.is_err());
+        assert!(engine.gate.set_tenant(&acme(), change, Some("ana")).await.is_err());
         assert_eq!(recorded() - before, kept, "{verb:?}: company");
         assert_eq!(store.fired(verb), 3);
     }
@@ -140,14 +140,14 @@ async fn two_operators_who_set_a_companys_terms_at_the_same_time_lose_nothing() 
     let weight = TermsChange { weight: Some(3), ..TermsChange::default() };
     let bound = TermsChange { max_per_minute: Some(Some(60)), ..TermsChange::default() };
     let (one, other) = tokio::join!(
-        a.set_tenant(&company, weight, Some("ana")),
-        b.set_tenant(&company, bound, Some("bea")),
+        a.gate.set_tenant(&company, weight, Some("ana")),
+        b.gate.set_tenant(&company, bound, Some("bea")),
     );
     one.unwrap();
     other.unwrap();
     sleep(2).await;
     let expected = TenantTerms { weight: 3, max_per_minute: Some(60), ..TenantTerms::default() };
-    assert_eq!((a.tenant_terms("acme"), b.tenant_terms("acme")), (expected.clone(), expected));
+    assert_eq!((a.gate.tenant_terms("acme"), b.gate.tenant_terms("acme")), (expected.clone(), expected));
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,9 +161,9 @@ async fn a_company_whose_slots_are_taken_waits_for_a_limit_and_not_for_its_turn(
     }
     sleep(1).await;
     assert_eq!(flaky.count(), 2, "not even the first claim takes more");
-    let hold = engine.hold("mail", "acme").unwrap();
-    assert_eq!((hold.by, hold.until), (Holder::Limit(Limit::CompanySlots), None));
-    assert_eq!(engine.hold("mail", "globex"), None);
+    let hold = engine.gate.hold("mail", "acme").unwrap();
+    assert_eq!((hold.by, hold.until), (HoldCause::Limit(LimitKind::CompanySlots), None));
+    assert_eq!(engine.gate.hold("mail", "globex"), None);
     given.until("a-5", Status::Sent).await;
 }
 
@@ -180,19 +180,19 @@ async fn whatever_holds_a_companys_jobs_back_holds_its_calls_back() {
         cache_key: None,
         traceparent: None,
     };
-    let refused = async || match engine.call(call()).await.unwrap().unwrap() {
+    let refused = async || match engine.attempts.call(call()).await.unwrap().unwrap() {
         Called::Unavailable { failure, .. } => failure.code.unwrap().to_string(),
         other => panic!("{other:?}"),
     };
-    engine.pause_route("mail", true, None, None).await.unwrap();
+    engine.gate.pause_route("mail", None, None).await.unwrap();
     assert_eq!(refused().await, "PAUSED");
-    engine.pause_route("mail", false, None, None).await.unwrap();
+    engine.gate.resume_route("mail", None, None).await.unwrap();
     let bound = TermsChange { max_per_minute: Some(Some(1)), ..TermsChange::default() };
-    engine.set_tenant(&acme(), bound, None).await.unwrap();
-    assert!(matches!(engine.call(call()).await.unwrap().unwrap(), Called::Answered { .. }));
+    engine.gate.set_tenant(&acme(), bound, None).await.unwrap();
+    assert!(matches!(engine.attempts.call(call()).await.unwrap().unwrap(), Called::Answered { .. }));
     assert_eq!(refused().await, "RATE_LIMITED", "a call spends the company's rate, too");
     let paused = TermsChange { paused: Some(true), ..TermsChange::default() };
-    engine.set_tenant(&acme(), paused, None).await.unwrap();
+    engine.gate.set_tenant(&acme(), paused, None).await.unwrap();
     assert_eq!(refused().await, "PAUSED");
     assert_eq!(flaky.count(), 1);
 }

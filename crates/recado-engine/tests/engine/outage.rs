@@ -6,7 +6,7 @@ use std::time::Duration;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
 use recado_core::{Fault, Status, rules};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Route, Settings};
 use recado_store::Retention;
 
@@ -27,7 +27,7 @@ async fn f1_ten_minutes_of_outage_cost_one_probe_a_reset_time_and_no_waiting_job
     let engine = protected_with(&given, Settings { retention, ..settings() }, vec![mail(&flaky)], &terms);
     submit_many(&engine, JOBS).await;
     sleep(1).await;
-    assert_eq!(engine.provider("mail").unwrap().breaker.state, BreakerState::Open);
+    assert_eq!(engine.gate.provider_view("mail").unwrap().breaker.state, BreakerState::Open);
     assert_eq!(flaky.count(), 8, "what was on its way when it opened");
     let opened_at = engine.now();
     sleep(595).await;
@@ -66,7 +66,7 @@ async fn a_daily_quota_that_is_used_up_quiets_the_provider_for_an_hour_and_burns
     }
     sleep(3_000).await;
     assert_eq!(flaky.count(), 1, "one was enough to know");
-    let hold = engine.hold("mail", "globex").unwrap();
+    let hold = engine.gate.hold("mail", "globex").unwrap();
     assert_eq!(hold.why, "the provider asked for quiet: Throttling: Daily message quota exceeded");
     assert!(hold.until.unwrap().since(engine.now()) > Duration::from_secs(500));
     *flaky.answer.lock() = None;

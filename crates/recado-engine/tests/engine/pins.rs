@@ -1,13 +1,13 @@
 //! A job that a provider may have taken is sent by no other provider of its route.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
 use recado_core::{AttemptResult, Fault, JobId, NetworkKind, Status};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Engine, Route};
-use recado_store::Store;
 
 use crate::crashes::take_for_and_vanish;
 use crate::flaky::{BREAKER, Flaky, mail, protected, restarted, sleep};
@@ -105,7 +105,7 @@ async fn a_job_whose_provider_left_the_route_is_buried_with_that_reason_until_a_
 }
 
 async fn replay(engine: &Engine, id: &str) {
-    engine.replay(&JobId::new(id).unwrap(), None, None, Some("ana")).await.unwrap();
+    engine.dlq.replay(&JobId::new(id).unwrap(), None, None, Some("ana")).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,21 +115,21 @@ async fn a_job_that_waits_for_its_provider_says_so_and_holds_no_other_back() {
     let engine = protected(&given, vec![with_backup(&first, &second)], &opens_at_once());
     submit(&engine, submission("a")).await;
     once_tried(&given, "a", 1).await;
-    assert!(engine.pause_provider("mail", true, Some("maintenance"), Some("ana")).await.unwrap().is_some());
+    assert!(engine.gate.pause_provider("mail", Some("maintenance"), Some("ana")).await.unwrap().is_some());
     sleep(60).await;
     let before = given.view("a").await.job.progress.deferrals;
     sleep(600).await;
     let view = given.view("a").await;
     let waits = view.job.progress.deferrals - before;
     assert!((1..=20).contains(&waits), "it was looked at {waits} times in ten minutes");
-    let hold = engine.hold_by_pin(&view.job).expect("it is held");
+    let hold = engine.gate.hold_by_pin(&view.job).expect("it is held");
     assert_eq!(hold.why, "provider mail may have taken it, and no other is asked; paused: maintenance");
     submit(&engine, submission("b")).await;
     sleep(1).await;
     assert_eq!(given.view("b").await.status, Status::Sent, "it waits alone");
     assert_eq!(second.count(), 1);
 
-    engine.pause_provider("mail", false, None, None).await.unwrap();
+    engine.gate.resume_provider("mail", None, None).await.unwrap();
     *first.answer.lock() = None;
     given.until("a", Status::Sent).await;
     assert_eq!(second.count(), 1);

@@ -1,5 +1,6 @@
 //! Receivers that users choose: each is held back on its own, for a bounded time, and its hold can be lifted.
 
+use recado_store::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +9,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::breaker::BreakerState;
 use recado_core::{AuditKind, Fault, Outcome, Payload, Status, Timestamp, rules};
-use recado_engine::providers::{CompanySlots, ProviderTerms};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
 use recado_engine::{Carrier, Engine, HeldScope, Receiver, Route, Submission};
-use recado_store::{AuditSpan, NoteWrite, Shelf, Store, Wakes};
+use recado_store::{AuditSpan, KvWrite, Namespace, Wakes};
 use recado_transport::{DataFault, Delivery, Transport};
 
 use crate::flaky::{BREAKER, Flaky, node, protected, restarted, sleep, to};
@@ -99,9 +100,9 @@ const CENTURY: Duration = Duration::from_secs(3_000_000_000);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn lift_only_hold(engine: &Engine) {
-    let holds = engine.outside_holds();
+    let holds = engine.gate.outside_holds();
     assert_eq!(holds.len(), 1, "{holds:?}");
-    engine.lift_hold(&holds[0].id, Some("mended"), Some("ana")).await.unwrap().unwrap();
+    engine.gate.lift_hold(&holds[0].id, Some("mended"), Some("ana")).await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +132,7 @@ async fn a_receiver_that_asks_for_quiet_is_left_alone_and_no_other_is() {
         assert_eq!(job.job.progress.deferrals, 1, "held once, however often it was looked at");
         assert_eq!(job.job.progress.attempts_spent, if n == 1 { 2 } else { 1 });
     }
-    assert_eq!(engine.outside_holds(), []);
+    assert_eq!(engine.gate.outside_holds(), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +145,7 @@ async fn a_hold_ends_after_an_hour_or_after_what_the_route_says() {
         let engine = protected(&given, vec![hooks], &[("mail", shared(8))]);
         submit(&engine, hook("acme", "a", "loud")).await;
         sleep(1).await;
-        let hold = engine.outside_holds().remove(0);
+        let hold = engine.gate.outside_holds().remove(0);
         assert_eq!(hold.until.since(hold.since.unwrap()), ends);
         far_ends.recover("loud");
         tokio::time::sleep(ends - Duration::from_secs(2)).await;
@@ -165,7 +166,7 @@ async fn a_clock_that_is_set_back_makes_no_hold_longer_than_its_bound() {
     given.clock.set_by(-24 * 3_600);
     submit(&engine, hook("acme", "second", "loud")).await;
     sleep(1).await;
-    let held = engine.outside_holds().remove(0);
+    let held = engine.gate.outside_holds().remove(0);
     assert!(held.until.since(given.clock_now()) <= Duration::from_secs(60), "as long as was asked: {held:?}");
     sleep(70).await;
     assert_eq!(given.view("second").await.status, Status::Sent);
@@ -222,7 +223,7 @@ async fn a_route_waits_no_longer_than_it_allows_for_a_quiet_of_its_provider_that
     assert_eq!(given.view("hasty").await.job.progress.attempts_spent, 0);
     sleep(15).await;
     assert_eq!(given.view("hasty").await.status, Status::Sent);
-    let hold = engine.outside_holds().remove(0);
+    let hold = engine.gate.outside_holds().remove(0);
     assert_eq!(&*hold.reason, &format!("421, Retry-After 3000000000 s cut to 1h by hold_max: {words}"));
 }
 
@@ -237,7 +238,7 @@ async fn a_lifted_hold_lets_its_jobs_go_on_every_node_and_says_who_lifted_it() {
     submit(&a, hook("acme", "first", "loud")).await;
     sleep(2).await;
     far_ends.recover("loud");
-    assert_eq!(b.outside_holds(), a.outside_holds(), "both nodes know");
+    assert_eq!(b.gate.outside_holds(), a.gate.outside_holds(), "both nodes know");
     submit(&b, hook("acme", "second", "loud")).await;
     sleep(20).await;
     assert_eq!(far_ends.asked("loud"), 1);
@@ -246,7 +247,7 @@ async fn a_lifted_hold_lets_its_jobs_go_on_every_node_and_says_who_lifted_it() {
     for id in ["first", "second"] {
         assert_eq!(given.view(id).await.status, Status::Sent, "{id}");
     }
-    assert_eq!((a.outside_holds(), b.outside_holds()), (vec![], vec![]));
+    assert_eq!((a.gate.outside_holds(), b.gate.outside_holds()), (vec![], vec![]));
     let span = AuditSpan { part: 0, after: 0, newest_first: true };
     let records = given.store.audit_in(span, 100).await.unwrap();
     let lifted: Vec<_> =
@@ -264,15 +265,15 @@ async fn a_hold_survives_a_restart_and_the_next_one_after_a_lift_holds_again() {
     let engine = protected(&given, vec![hooks(&far_ends)], &terms);
     submit(&engine, hook("acme", "a", "loud")).await;
     sleep(1).await;
-    let before = engine.outside_holds();
+    let before = engine.gate.outside_holds();
     engine.stop().await.unwrap();
     let engine = restarted(&given, vec![hooks(&far_ends)], &terms).await;
-    assert_eq!(engine.outside_holds(), before);
+    assert_eq!(engine.gate.outside_holds(), before);
     lift_only_hold(&engine).await;
     far_ends.set("loud", asks_for(Duration::from_secs(30)));
     sleep(6).await;
     assert_eq!(far_ends.asked("loud"), 2);
-    let hold = engine.outside_holds().remove(0);
+    let hold = engine.gate.outside_holds().remove(0);
     assert_eq!(hold.until.since(hold.since.unwrap()), Duration::from_secs(30), "shorter than the first");
 }
 
@@ -289,7 +290,7 @@ async fn a_receivers_failures_do_not_move_the_breaker_that_all_receivers_share()
     }
     sleep(60).await;
     assert!(far_ends.asked("broken") > 10 && far_ends.asked("hole") > 5, "{:?}", far_ends.asked.lock().len());
-    let provider = engine.provider("mail").unwrap();
+    let provider = engine.gate.provider_view("mail").unwrap();
     assert_eq!((provider.breaker.state, provider.failures_in_window), (BreakerState::Closed, 0));
 }
 
@@ -305,7 +306,7 @@ async fn black_holes_of_several_companies_leave_slots_for_the_next_one() {
         }
         sleep(1).await;
     }
-    let running = engine.provider("mail").unwrap().running;
+    let running = engine.gate.provider_view("mail").unwrap().running;
     assert!((12..=15).contains(&running), "{running} of 16");
     submit(&engine, hook("globex", "good", "good")).await;
     sleep(1).await;
@@ -354,16 +355,16 @@ async fn a_quiet_that_an_older_version_kept_for_a_century_is_bounded_when_it_is_
     let quiet = Payload::new(&quiet).unwrap();
     for key in ["mail/", "mail/acme"] {
         let (value, expires_at) = (Some(quiet.clone()), Some(given.clock_now().plus(CENTURY)));
-        let shelf = Shelf::new("limits");
+        let namespace = Namespace::new("limits");
         let note =
-            NoteWrite { shelf, key: key.into(), value, expect: Some(0), audit: Vec::new(), expires_at };
-        given.store.write_notes(vec![note], given.clock_now()).await.unwrap();
+            KvWrite { namespace, key: key.into(), value, expect: Some(0), audit: Vec::new(), expires_at };
+        given.store.kv_write(vec![note], given.clock_now()).await.unwrap();
     }
     let routes = || vec![route("mail", Carrier::Transport(flaky.clone()))];
     let engine = restarted(&given, routes(), &[("mail", ProviderTerms::plain(8))]).await;
     submit(&engine, to("acme", "a")).await;
     sleep(1).await;
-    let holds = engine.outside_holds();
+    let holds = engine.gate.outside_holds();
     let scopes: Vec<_> = holds.iter().map(|hold| &hold.scope).collect();
     assert!(matches!(scopes[..], [HeldScope::Provider, HeldScope::Company(_)]), "{scopes:?}");
     let now = given.clock_now();
@@ -373,7 +374,7 @@ async fn a_quiet_that_an_older_version_kept_for_a_century_is_bounded_when_it_is_
     // The bound is in the store: a restart does not begin another hour.
     tokio::time::sleep(HOUR / 2).await;
     let engine = restarted(&given, routes(), &[("mail", ProviderTerms::plain(8))]).await;
-    assert_eq!(engine.outside_holds(), holds);
+    assert_eq!(engine.gate.outside_holds(), holds);
     tokio::time::sleep(HOUR / 2).await;
     given.until("a", Status::Sent).await;
 }
@@ -399,7 +400,7 @@ async fn holds_on_a_provider_and_on_a_company_are_listed_and_lifted() {
         submit(&engine, to("acme", "b")).await;
         sleep(60).await;
         assert_eq!(given.view("b").await.job.progress.attempts_spent, 0);
-        assert_eq!(engine.outside_holds()[0].scope == HeldScope::Provider, is_providers);
+        assert_eq!(engine.gate.outside_holds()[0].scope == HeldScope::Provider, is_providers);
         lift_only_hold(&engine).await;
         sleep(1).await;
         assert_eq!(given.view("b").await.status, Status::Sent);

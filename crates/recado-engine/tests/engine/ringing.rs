@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{RouteName, Timestamp};
-use recado_engine::notices::{Channel, Notices};
-use recado_engine::{Carrier, Chance, Engine, EngineError, Parts, Route, Routes, Settings, Submission};
+use recado_engine::notify::notices::{Channel, Notices};
+use recado_engine::{Carrier, Engine, EngineError, Parts, Random, Route, Routes, Settings, Submission};
 use recado_store::StoreError;
 use recado_store::faulty::{FaultyStore, Verb};
 
@@ -13,7 +13,7 @@ use crate::flaky::sleep;
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 
 fn rings(engine: &Engine) -> Vec<Box<str>> {
-    engine.firing().into_iter().map(|alert| alert.alert).collect()
+    engine.alerts.firing().into_iter().map(|alert| alert.alert).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +67,7 @@ fn telling(given: &Given, store: Arc<FaultyStore>, far_end: &Arc<Scripted>) -> E
     let routes =
         Routes::new([route("work", Carrier::Workers), route("notices", Carrier::Transport(far_end.clone()))]);
     let settings = Settings { notices, ..settings() };
-    Engine::start(Parts::new(store, routes, settings, given.clock.clone(), Chance::seeded(7)))
+    Engine::start(Parts::new(store, routes, settings, given.clock.clone(), Random::from_seed(7)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,8 @@ async fn g14_that_the_store_takes_nothing_is_told_past_it_and_the_notice_rings_f
     let far_end = Arc::new(Scripted::new(&["421", "ok"]));
     let engine = telling(&given, store.clone(), &far_end);
     store.fail(Verb::Enqueue, 0, usize::MAX, StoreError::Full("no room".to_owned()));
-    let refused = engine.submit(vec![Submission { route: "work".to_owned(), ..submission("a") }]).await;
+    let refused =
+        engine.intake.submit(vec![Submission { route: "work".to_owned(), ..submission("a") }]).await;
     assert!(matches!(refused, Err(EngineError::Store(StoreError::Full(_)))));
     sleep(60).await;
     assert_eq!(rings(&engine), ["rejected_writes".into()]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recado_core::Status;
-use recado_engine::{EngineError, Refusal};
+use recado_engine::{EngineError, SubmitRefusal};
 use recado_store::StoreError;
 use recado_store::faulty::Verb;
 
@@ -43,11 +43,13 @@ async fn a_store_that_takes_half_a_batch_is_reported_job_by_job() {
     let (engine, store) = given.shaky(&far_end);
     store.fail(Verb::Enqueue, 1, 1, StoreError::Full("a test says so".to_owned()));
     let batch = (0..1_500).map(|nth| submission(&format!("job-{nth}"))).collect();
-    let answers = engine.submit(batch).await.unwrap();
+    let answers = engine.intake.submit(batch).await.unwrap();
     assert_eq!(store.fired(Verb::Enqueue), 1, "the fault fired");
     assert!(answers[..1_000].iter().all(Result::is_ok));
     assert!(
-        answers[1_000..].iter().all(|answer| matches!(answer, Err(Refusal::NotStored(StoreError::Full(_)))))
+        answers[1_000..]
+            .iter()
+            .all(|answer| matches!(answer, Err(SubmitRefusal::NotStored(StoreError::Full(_)))))
     );
     assert_eq!(answers.len(), 1_500);
 }
@@ -57,7 +59,7 @@ async fn a_store_that_takes_nothing_fails_the_whole_submission() {
     let given = Given::new();
     let (engine, store) = given.shaky(&Arc::new(Scripted::default()));
     store.fail(Verb::Enqueue, 0, 1, unavailable());
-    let answer = engine.submit(vec![submission("a")]).await;
+    let answer = engine.intake.submit(vec![submission("a")]).await;
     assert!(matches!(answer, Err(EngineError::Store(StoreError::Unavailable(_)))));
     assert_eq!(store.fired(Verb::Enqueue), 1, "the fault fired");
 }

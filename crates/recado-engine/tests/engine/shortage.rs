@@ -1,13 +1,13 @@
 //! A shortage of our own is no failure of a job, of a provider or of an endpoint.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::{BreakerState, BreakerTerms};
 use recado_core::{Cause, Fault, JobId, Status};
 use recado_engine::Submission;
-use recado_engine::providers::ProviderTerms;
-use recado_store::Store;
+use recado_engine::admission::provider::ProviderTerms;
 
 use crate::flaky::{BREAKER, Flaky, mail, protected, sleep};
 use crate::given::{Given, submission, submit};
@@ -36,12 +36,12 @@ async fn a_shortage_spends_no_attempt_and_moves_no_breaker() {
     let view = given.view("a").await;
     assert_eq!((view.job.attempts.len(), view.job.progress.attempts_spent), (0, 0));
     assert_eq!(view.job.progress.deferrals as usize, asked);
-    let provider = engine.provider("mail").unwrap();
+    let provider = engine.gate.provider_view("mail").unwrap();
     assert_eq!(
         (provider.breaker.state, provider.failures_in_window, provider.running),
         (BreakerState::Closed, 0, 0)
     );
-    assert!(engine.metrics().await.contains(&format!("recado_local_shortages_total {asked}")));
+    assert!(engine.gauges.prometheus().await.contains(&format!("recado_local_shortages_total {asked}")));
 
     *flaky.answer.lock() = None;
     let view = given.until("a", Status::Sent).await;

@@ -29,7 +29,7 @@ async fn a_graceful_stop_finishes_what_runs_and_starts_nothing_new() {
     }
     assert_eq!(statuses.iter().filter(|status| **status == Status::Sent).count(), 8);
     assert_eq!(statuses.iter().filter(|status| **status == Status::Queued).count(), 12);
-    assert!(matches!(engine.submit(vec![submission("late")]).await, Err(EngineError::Stopping)));
+    assert!(matches!(engine.intake.submit(vec![submission("late")]).await, Err(EngineError::Stopping)));
 
     let second = given.mail(&far_end);
     for nth in 0..20 {
@@ -66,7 +66,7 @@ async fn a_stop_ends_within_its_grace_when_outcomes_cannot_be_written_and_says_h
     store.fail(Verb::Settle, 0, 1_000_000, StoreError::Unavailable("gone".to_owned()));
     submit(&engine, submission("sent")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    engine.pause_route("mail", true, None, None).await.unwrap();
+    engine.gate.pause_route("mail", None, None).await.unwrap();
     submit(&engine, Submission { ttl: Some(Duration::from_secs(1)), ..submission("overdue") }).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = Instant::now();

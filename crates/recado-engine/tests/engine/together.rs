@@ -1,5 +1,6 @@
 //! Several nodes on one store, and a process after another: what they must agree on about providers and companies.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,12 +8,12 @@ use std::time::Duration;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
 use recado_core::{CompanyId, EventKind, Fault, FaultKind, Payload, Status};
-use recado_engine::endpoints::SHELF as ENDPOINTS;
-use recado_engine::providers::ProviderTerms;
-use recado_engine::tenants::TermsChange;
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::admission::tenant_limits::TermsChange;
+use recado_engine::notify::endpoints::NAMESPACE as ENDPOINTS;
 use recado_engine::{Engine, Route, Settings};
 use recado_store::faulty::Verb;
-use recado_store::{NoteWrite, Shelf, Store, StoreError, Wakes};
+use recado_store::{KvWrite, Namespace, StoreError, Wakes};
 use recado_transport_webhook::{Endpoints, Secret};
 
 use crate::flaky::{
@@ -27,11 +28,11 @@ fn with_rate(max: u32) -> ProviderTerms {
 }
 
 fn state(engine: &Engine) -> BreakerState {
-    engine.provider("mail").unwrap().breaker.state
+    engine.gate.provider_view("mail").unwrap().breaker.state
 }
 
 fn fail(engine: &Engine, times: usize) {
-    (0..times).for_each(|_| drop(engine.tell_provider("mail", false, "503", Duration::ZERO).unwrap()));
+    (0..times).for_each(|_| drop(engine.gate.record_call_failure("mail", "503").unwrap()));
 }
 
 fn gone() -> StoreError {
@@ -45,7 +46,7 @@ async fn f1_failures_at_all_nodes_count_together_and_one_of_them_tells_of_the_sw
     let terms = [("mail", with_breaker())];
     let (a, _) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
     let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &terms).await;
-    let mut heard = [a.events().listen(None), b.events().listen(None)];
+    let mut heard = [a.notifier.events.listen(None), b.notifier.events.listen(None)];
     // At the same time, so that their writes meet.
     fail(&a, 3);
     fail(&b, 2);
@@ -91,7 +92,7 @@ async fn f1_when_a_node_dies_with_the_probe_another_one_probes_when_the_probes_t
     sleep(121).await;
     assert_eq!((stuck.count(), state(&a)), (1, BreakerState::HalfOpen), "a has the probe");
     // From here on nothing that a does reaches the store.
-    for verb in [Verb::WriteNotes, Verb::ReadNotes, Verb::Settle, Verb::Claim] {
+    for verb in [Verb::KvWrite, Verb::ReadNotes, Verb::Settle, Verb::Claim] {
         store.fail(verb, 0, usize::MAX, gone());
     }
     let probed_at = a.now();
@@ -102,7 +103,7 @@ async fn f1_when_a_node_dies_with_the_probe_another_one_probes_when_the_probes_t
     given.until("after", Status::Sent).await;
     let waited = well.asked_since(probed_at)[0].since(probed_at);
     assert!((Duration::from_secs(85)..Duration::from_secs(95)).contains(&waited), "{waited:?}");
-    assert!(store.fired(Verb::WriteNotes) > 0, "a tried to say how it went");
+    assert!(store.fired(Verb::KvWrite) > 0, "a tried to say how it went");
     assert_eq!(state(&b), BreakerState::Closed);
 }
 
@@ -164,7 +165,10 @@ async fn g16_a_rate_holds_over_all_nodes_in_every_window_and_what_is_over_spends
         let job = given.view(&format!("job-{n:04}")).await.job;
         assert!(job.progress.attempts_started == 1 && job.progress.deferrals <= 1, "{n}: {:?}", job.progress);
     }
-    assert!(a.provider("mail").unwrap().held.is_some() || b.provider("mail").unwrap().running == 0);
+    assert!(
+        a.gate.provider_view("mail").unwrap().held.is_some()
+            || b.gate.provider_view("mail").unwrap().running == 0
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +199,7 @@ async fn g22_the_rates_of_companies_hold_over_all_nodes_and_across_a_restart() {
     let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &terms).await;
     let globex = CompanyId::new("globex").unwrap();
     let bound = TermsChange { max_per_minute: Some(Some(4)), ..TermsChange::default() };
-    a.set_tenant(&globex, bound, None).await.unwrap();
+    a.gate.set_tenant(&globex, bound, None).await.unwrap();
     sleep(1).await;
     for n in 0..60 {
         submit(&a, to("acme", &format!("a-{n}"))).await;
@@ -211,7 +215,7 @@ async fn g22_the_rates_of_companies_hold_over_all_nodes_and_across_a_restart() {
     assert_eq!((sent_by("acme"), sent_by("globex")), (10, 4), "a restart gives no company more");
     sleep(10).await;
     assert_eq!((sent_by("acme"), sent_by("globex")), (20, 8));
-    assert!(engine.hold("mail", "globex").unwrap().why.contains("rate"));
+    assert!(engine.gate.hold("mail", "globex").unwrap().why.contains("rate"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +233,7 @@ async fn quiet_that_a_provider_asked_for_holds_on_every_node_and_across_a_restar
     submit(&a, submission("first")).await;
     sleep(2).await;
     *flaky.answer.lock() = None;
-    assert!(b.hold("mail", "acme").unwrap().why.contains("slow down"), "b knows why");
+    assert!(b.gate.hold("mail", "acme").unwrap().why.contains("slow down"), "b knows why");
     submit(&b, submission("second")).await;
     sleep(15).await;
     a.stop().await.unwrap();
@@ -238,7 +242,7 @@ async fn quiet_that_a_provider_asked_for_holds_on_every_node_and_across_a_restar
     sleep(20).await;
     assert_eq!(flaky.count(), 1, "quiet");
     given.until("second", Status::Sent).await;
-    assert_eq!(engine.hold("mail", "acme"), None);
+    assert_eq!(engine.gate.hold("mail", "acme"), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,25 +254,25 @@ async fn a_pause_at_one_node_holds_the_others() {
     let (b, _) = node(&given, &bell, "b", vec![mail(&flaky), other()], &[]).await;
     let acme = CompanyId::new("acme").unwrap();
     let paused = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
-    a.pause_provider("mail", true, Some("audit"), Some("ana")).await.unwrap();
-    a.pause_route("mail", true, Some("template"), Some("ana")).await.unwrap();
-    a.set_tenant(&acme, paused(true), Some("ana")).await.unwrap();
+    a.gate.pause_provider("mail", Some("audit"), Some("ana")).await.unwrap();
+    a.gate.pause_route("mail", Some("template"), Some("ana")).await.unwrap();
+    a.gate.set_tenant(&acme, paused(true), Some("ana")).await.unwrap();
     sleep(2).await;
-    assert_eq!(b.hold("mail", "acme").unwrap().why, "tenant paused");
-    assert_eq!(b.hold("mail", "globex").unwrap().why, "route paused: template");
-    assert_eq!(b.hold("other", "globex").unwrap().why, "paused: audit");
+    assert_eq!(b.gate.hold("mail", "acme").unwrap().why, "tenant paused");
+    assert_eq!(b.gate.hold("mail", "globex").unwrap().why, "route paused: template");
+    assert_eq!(b.gate.hold("other", "globex").unwrap().why, "paused: audit");
     submit(&b, to("acme", "held-by-all")).await;
     sleep(60).await;
     assert_eq!(flaky.count(), 0);
     // And let go at the other.
-    b.pause_provider("mail", false, None, None).await.unwrap();
-    b.pause_route("mail", false, None, None).await.unwrap();
+    b.gate.resume_provider("mail", None, None).await.unwrap();
+    b.gate.resume_route("mail", None, None).await.unwrap();
     sleep(60).await;
     assert_eq!(flaky.count(), 0, "its company is still paused");
-    b.set_tenant(&acme, paused(false), None).await.unwrap();
+    b.gate.set_tenant(&acme, paused(false), None).await.unwrap();
     given.until("held-by-all", Status::Sent).await;
     sleep(2).await;
-    assert_eq!((a.hold("mail", "acme"), a.hold("other", "acme")), (None, None));
+    assert_eq!((a.gate.hold("mail", "acme"), a.gate.hold("other", "acme")), (None, None));
 }
 
 /// An endpoint as another node has just written it.
@@ -279,15 +283,15 @@ async fn endpoint_made_elsewhere(given: &Given, id: &str, enabled: bool) {
         "createdAt": given.clock_now(), "updatedAt": given.clock_now(),
     });
     let value = Some(Payload::new(&value.to_string()).unwrap());
-    let note = NoteWrite {
-        shelf: ENDPOINTS,
+    let note = KvWrite {
+        namespace: ENDPOINTS,
         key: id.into(),
         value,
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    given.store.write_notes(vec![note], given.clock_now()).await.unwrap();
+    given.store.kv_write(vec![note], given.clock_now()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,15 +301,19 @@ async fn an_endpoint_that_another_node_has_just_made_or_switched_on_is_known_to_
     endpoint_made_elsewhere(&given, "ep_off", false).await;
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
     let (acme, globex) = (CompanyId::new("acme").unwrap(), CompanyId::new("globex").unwrap());
-    let target = async |company, id| Endpoints::target(engine.endpoints(), company, id).await.unwrap();
+    let target =
+        async |company, id| Endpoints::target(&*engine.notifier.endpoints, company, id).await.unwrap();
     assert!(target(&acme, "ep_new").await.is_none() && !target(&acme, "ep_off").await.unwrap().enabled);
     endpoint_made_elsewhere(&given, "ep_new", true).await;
     endpoint_made_elsewhere(&given, "ep_off", true).await;
-    assert!(engine.endpoints().get("ep_new").is_none(), "its copies are of before: nothing was tested");
+    assert!(
+        engine.notifier.endpoints.get("ep_new").is_none(),
+        "its copies are of before: nothing was tested"
+    );
     assert!(target(&acme, "ep_new").await.unwrap().enabled && target(&acme, "ep_off").await.unwrap().enabled);
     assert!(target(&globex, "ep_new").await.is_none(), "it is another company's");
     store.fail(Verb::ReadNotes, 0, 1, StoreError::Unavailable("away".to_owned()));
-    let asked = Endpoints::target(engine.endpoints(), &acme, "ep_other").await;
+    let asked = Endpoints::target(&*engine.notifier.endpoints, &acme, "ep_other").await;
     assert_eq!(
         asked.unwrap_err().kind,
         FaultKind::Shortage,
@@ -320,17 +328,17 @@ async fn a_store_that_does_not_answer_grants_no_probe_and_nothing_of_a_rate_and_
     let flaky = Arc::new(Flaky::default());
     let terms = ProviderTerms { rate: Some(Rate { max: 100, per: MINUTE }), ..with_breaker() };
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[("mail", terms)]).await;
-    store.fail(Verb::WriteNotes, 0, 20, gone());
+    store.fail(Verb::KvWrite, 0, 20, gone());
     submit_many(&engine, 5).await;
     sleep(2).await;
     assert_eq!(flaky.count(), 0, "nothing goes out uncounted");
-    assert!(store.fired(Verb::WriteNotes) > 1, "it kept asking");
+    assert!(store.fired(Verb::KvWrite) > 1, "it kept asking");
     given.until("job-0004", Status::Sent).await;
     assert_eq!(given.view("job-0004").await.job.progress.attempts_started, 1);
     fail(&engine, 5);
     sleep(119).await;
     submit(&engine, submission("probe")).await;
-    store.fail(Verb::WriteNotes, 0, 20, gone());
+    store.fail(Verb::KvWrite, 0, 20, gone());
     sleep(3).await;
     assert_eq!((flaky.count(), state(&engine)), (5, BreakerState::Open), "no probe goes out unseen");
     given.until("probe", Status::Sent).await;
@@ -344,12 +352,12 @@ async fn what_was_written_although_no_answer_came_is_not_counted_twice() {
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
     // After what a node writes of itself when it starts.
     sleep(1).await;
-    store.fail(Verb::WriteNotesAnswer, 0, 1, gone());
+    store.fail(Verb::KvWriteAnswer, 0, 1, gone());
     fail(&engine, 4);
     sleep(5).await;
-    assert_eq!(store.fired(Verb::WriteNotesAnswer), 1);
+    assert_eq!(store.fired(Verb::KvWriteAnswer), 1);
     let again = restarted(&given, vec![mail(&flaky)], &terms).await;
-    let view = again.provider("mail").unwrap();
+    let view = again.gate.provider_view("mail").unwrap();
     assert_eq!((view.failures_in_window, view.breaker.state), (4, BreakerState::Closed));
 }
 
@@ -360,9 +368,9 @@ async fn g23_a_provider_that_is_well_and_has_no_rate_costs_no_notes() {
     let (engine, _) = node(&given, &bell, "a", vec![mail(&flaky)], &[("mail", with_breaker())]).await;
     submit_many(&engine, 100).await;
     given.until("job-0099", Status::Sent).await;
-    for shelf in ["providers", "limits", "tenant-limits", "routes", "tenants"] {
-        let notes = given.store.notes(Shelf::new(shelf), engine.now()).await.unwrap();
-        assert!(notes.is_empty(), "{shelf}: {notes:?}");
+    for namespace in ["providers", "limits", "tenant-limits", "routes", "tenants"] {
+        let notes = given.store.kv_list(Namespace::new(namespace), engine.now()).await.unwrap();
+        assert!(notes.is_empty(), "{namespace}: {notes:?}");
     }
 }
 

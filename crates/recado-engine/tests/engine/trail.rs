@@ -1,5 +1,6 @@
 //! The audit trail on its way from the store to its files, searched and forgotten.
 
+use recado_store::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use recado_audit::{Content, Evidence, Identity, MONTHS_KEPT, Order, Query, Record, Subject, search, verify};
 use recado_core::{AuditEvent, AuditKind, JobId, Status};
-use recado_engine::trail::{Erased, Erasing, ErasureOrder, TrailTerms, archived_in};
-use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings, Submission};
+use recado_engine::audit::{Erased, Erasing, ErasureOrder, TrailTerms, archived_in};
+use recado_engine::{Carrier, Engine, Parts, Random, Routes, Settings, Submission};
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::{AuditSpan, Retention, Store, StoreError, Wakes};
 use tempfile::TempDir;
@@ -21,7 +22,7 @@ fn terms(dir: &Path) -> TrailTerms {
 
 pub fn parts(given: &Given, store: Arc<dyn Store>, script: &[&'static str], dir: &Path) -> Parts {
     let routes = Routes::new([route("mail", Carrier::Transport(Arc::new(Scripted::new(script))))]);
-    let mut parts = Parts::new(store, routes, settings(), given.clock.clone(), Chance::seeded(7));
+    let mut parts = Parts::new(store, routes, settings(), given.clock.clone(), Random::from_seed(7));
     parts.trail = Some(terms(dir));
     parts
 }
@@ -153,12 +154,12 @@ async fn a_mark_that_could_not_be_written_makes_no_record_come_twice() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let store = Arc::new(FaultyStore::around(given.store.clone()));
     // The right to archive is written down; then the mark of the first bite, and the one after, are not.
-    store.fail(Verb::WriteNotes, 1, 2, StoreError::Unavailable("gone".to_owned()));
+    store.fail(Verb::KvWrite, 1, 2, StoreError::Unavailable("gone".to_owned()));
     let engine = Engine::start(parts(&given, store.clone(), &["ok"], dir.path()));
     tokio::task::yield_now().await;
     paused(&engine, 10).await;
     pass(60).await;
-    assert_eq!(store.fired(Verb::WriteNotes), 2);
+    assert_eq!(store.fired(Verb::KvWrite), 2);
     paused(&engine, 10).await;
     pass(5).await;
     let records = written(dir.path());
@@ -197,15 +198,15 @@ async fn the_store_forgets_what_is_archived_and_a_forgotten_jobs_trail_is_told_f
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
     let id = JobId::new("a").unwrap();
-    let whole = engine.job_trail(&id).await.unwrap().unwrap();
+    let whole = engine.audit.job_trail(&id).await.unwrap().unwrap();
     assert_eq!(whole.len(), 2);
     // The retention of these tests is an hour.
     pass(3_700).await;
     assert!(given.store.job(&id, given.clock_now()).await.unwrap().is_none(), "it is forgotten");
     let span = recado_store::AuditSpan { part: 0, after: 0, newest_first: false };
     assert!(given.store.audit_in(span, 10).await.unwrap().is_empty(), "and so are its records here");
-    assert_eq!(engine.job_trail(&id).await.unwrap(), Some(whole));
-    assert_eq!(engine.job_trail(&JobId::new("unknown").unwrap()).await.unwrap(), None);
+    assert_eq!(engine.audit.job_trail(&id).await.unwrap(), Some(whole));
+    assert_eq!(engine.audit.job_trail(&JobId::new("unknown").unwrap()).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +224,7 @@ async fn a_walk_shows_each_record_once_while_records_move_to_the_files() {
         let (mut shown, mut place, mut unsealed) = (Vec::new(), None, 0);
         loop {
             let query = Query { order, limit: 2, ..Query::default() };
-            let page = engine.search_trail(query, place).await.unwrap();
+            let page = engine.audit.search(query, place).await.unwrap();
             unsealed += page.found.iter().filter(|found| found.seal.is_none()).count();
             shown.extend(page.found.into_iter().map(|found| found.event));
             // They are archived under the walk.
@@ -241,14 +242,14 @@ async fn a_walk_shows_each_record_once_while_records_move_to_the_files() {
         assert_eq!(shown, expected, "{order:?}");
     }
     let of_routes = Query { kind: Some(AuditKind::RoutePaused.into()), ..Query::default() };
-    assert_eq!(engine.search_trail(of_routes, None).await.unwrap().found.len(), 12);
+    assert_eq!(engine.audit.search(of_routes, None).await.unwrap().found.len(), 12);
 }
 
 /// Every record that a walk shows, by its words.
 async fn walked(engine: &Engine, order: Order, limit: usize) -> Vec<String> {
     let (mut shown, mut place) = (Vec::new(), None);
     loop {
-        let page = engine.search_trail(Query { order, limit, ..Query::default() }, place).await.unwrap();
+        let page = engine.audit.search(Query { order, limit, ..Query::default() }, place).await.unwrap();
         let words = |event: AuditEvent| event.retry_reason.map(String::from).unwrap_or_default();
         shown.extend(page.found.into_iter().map(|found| words(found.event)));
         place = page.next;
@@ -263,7 +264,7 @@ async fn a_walk_shows_each_record_once_however_far_the_files_are_behind() {
     const RECORDS: usize = 10_500;
     let (given, bell, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
     let (engine, faulty) = node(&given, &bell, "one", dir.path());
-    faulty.fail(Verb::WriteNotes, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
+    faulty.fail(Verb::KvWrite, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
     let act = |nth| {
         let act = AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now());
         act.reason(format!("{nth:05}"))
@@ -284,11 +285,11 @@ async fn a_record_that_is_in_the_files_and_not_marked_yet_is_shown_once() {
     paused(&archiver, 1).await;
     pass(5).await;
     let (other, _) = node(&given, &bell, "two", dir.path());
-    faulty.fail(Verb::WriteNotes, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
+    faulty.fail(Verb::KvWrite, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
     paused(&archiver, 3).await;
     pass(5).await;
     assert!(
-        faulty.fired(Verb::WriteNotes) > 0 && count(dir.path()) == 4,
+        faulty.fired(Verb::KvWrite) > 0 && count(dir.path()) == 4,
         "they are in the files, and not marked"
     );
     for order in [Order::NewestFirst, Order::OldestFirst] {
@@ -320,7 +321,7 @@ async fn of_several_nodes_one_archives_and_another_takes_over_when_it_stops() {
     assert_eq!((count(here.path()), count(there.path())), (5, 0));
     let subject = Subject { identity: Identity::User("maria".into()), company: None };
     let order = ErasureOrder { subject, reason: "17".into(), actor: "ana".into(), with_jobs: false };
-    assert_eq!(second.erase(order).await.unwrap(), Erasing::Elsewhere { node: "node-1".into() });
+    assert_eq!(second.audit.erase(order).await.unwrap(), Erasing::Elsewhere { node: "node-1".into() });
     first.stop().await.unwrap();
     paused(&second, 3).await;
     pass(3).await;
@@ -345,7 +346,7 @@ async fn a_node_is_replaced(set_by_s: i64) {
     pass(5).await;
     let gone = || StoreError::Unavailable("cut off".to_owned());
     cut_off.fail(Verb::ReadNotes, 0, 20, gone());
-    cut_off.fail(Verb::WriteNotes, 0, 20, gone());
+    cut_off.fail(Verb::KvWrite, 0, 20, gone());
     given.clock.set_by(set_by_s);
     paused(&second, 4).await;
     pass(5).await;
@@ -376,9 +377,9 @@ async fn one_persons_data_goes_from_the_store_and_the_files_and_the_trail_stays_
     let later = Submission { delay: Some(Duration::from_secs(600)), ..of_maria("waiting") };
     submit(&engine, later).await;
 
-    assert_eq!(engine.erase(erasure(false)).await.unwrap(), Erasing::JobsWait(1));
+    assert_eq!(engine.audit.erase(erasure(false)).await.unwrap(), Erasing::JobsWait(1));
     assert_eq!(given.view("dead").await.status, Status::Failed, "nothing was touched");
-    let done = engine.erase(erasure(true)).await.unwrap();
+    let done = engine.audit.erase(erasure(true)).await.unwrap();
     let erased = Erased {
         records: 3,
         recorded_as: vec![5],
@@ -391,7 +392,7 @@ async fn one_persons_data_goes_from_the_store_and_the_files_and_the_trail_stays_
     for id in ["dead", "waiting"].map(|id| JobId::new(id).unwrap()) {
         assert!(given.store.job(&id, given.clock_now()).await.unwrap().is_none());
         assert!(given.store.dead_letter(&id).await.unwrap().is_none());
-        assert_eq!(engine.job_trail(&id).await.unwrap(), None);
+        assert_eq!(engine.audit.job_trail(&id).await.unwrap(), None);
     }
     let records = written(dir.path());
     let files: String = std::fs::read_dir(dir.path())
@@ -402,11 +403,11 @@ async fn one_persons_data_goes_from_the_store_and_the_files_and_the_trail_stays_
     let Content::Erasure { erasure } = &records[4].content else { panic!("{records:?}") };
     assert_eq!((&*erasure.actor, &*erasure.reason, erasure.records), ("ana", "LGPD 17", 3));
     assert_eq!(
-        engine.erase(self::erasure(true)).await.unwrap(),
+        engine.audit.erase(self::erasure(true)).await.unwrap(),
         Erasing::Done(Erased::default()),
         "there is nothing left"
     );
-    let found = engine.search_trail(Query::default(), None).await.unwrap().found;
+    let found = engine.audit.search(Query::default(), None).await.unwrap().found;
     assert_eq!(found[0].event.kind, AuditKind::PersonalDataErased);
 }
 
@@ -428,7 +429,7 @@ async fn t18_records_of_jobs_that_the_store_had_forgotten_before_go_with_the_per
         records.iter().filter(|record| record.event.user_id.as_deref() == Some("maria")).count()
     };
     assert_eq!(in_the_store().await, 2);
-    let done = engine.erase(erasure(true)).await.unwrap();
+    let done = engine.audit.erase(erasure(true)).await.unwrap();
     assert!(matches!(done, Erasing::Done(Erased { records: 2, jobs_forgotten: 1, .. })), "{done:?}");
     assert_eq!(in_the_store().await, 0);
 }

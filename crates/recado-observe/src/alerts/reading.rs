@@ -5,14 +5,14 @@ use std::time::Duration;
 use recado_core::Timestamp;
 use recado_core::breaker::BreakerState;
 
+use crate::aggregate::Book;
 use crate::alerts::Subject;
 use crate::alerts::rule::{Measure, Rule};
-use crate::book::Book;
+use crate::counters::RouteTally;
 use crate::gauges::{Gauges, largest};
 use crate::history::DAY;
 use crate::kpis::ratio;
 use crate::ledger::Routes;
-use crate::tally::RouteTally;
 use crate::{NAMED_MAX, OTHER};
 
 /// A jump to less than this share of all attempts is not worth anybody's time.

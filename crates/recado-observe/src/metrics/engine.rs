@@ -3,14 +3,14 @@
 use recado_core::Cause;
 use recado_core::breaker::{BreakerState, Swing};
 
-use crate::book::Book;
+use crate::aggregate::Book;
+use crate::counters::{RESULTS, RouteTally};
 use crate::exposition::{Kind, Page};
 use crate::fact::{Hold, Left, StoreWork};
 use crate::gauges::Gauges;
 use crate::ledger::Routes;
 use crate::metrics::each_route;
-use crate::sheet::SWINGS;
-use crate::tally::{RESULTS, RouteTally};
+use crate::shard_counters::SWINGS;
 
 pub fn render(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
     process(page, gauges);

@@ -2,14 +2,14 @@
 
 use recado_core::Timestamp;
 
-use crate::book::Book;
+use crate::aggregate::Book;
+use crate::counters::{CLASSES, NUMBERS, RouteTally, Sum};
 use crate::exposition::{Kind, Page};
 use crate::gauges::{Gauges, largest, tenants};
+use crate::histogram::Spread;
 use crate::history::HOUR;
 use crate::ledger::Routes;
 use crate::metrics::each_route;
-use crate::spread::Spread;
-use crate::tally::{CLASSES, NUMBERS, RouteTally, Sum};
 
 /// The first border of a wait that is a whole number of minutes.
 const FIRST_MINUTE: usize = 5;

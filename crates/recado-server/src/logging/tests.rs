@@ -49,7 +49,7 @@ fn a_line_of_json_has_the_required_shape() {
     let line = logged(Format::Json, Level::Info, || {
         let (code, nothing): (Option<&str>, Option<&str>) = (Some("421"), None);
         tracing::warn!(
-            target: "recado_engine::log",
+            target: "recado_engine::attempt::log",
             jobId = "123e4567",
             attempt = 3,
             errorCode = code,
@@ -111,7 +111,7 @@ fn tens_of_thousands_of_lines_in_a_row_all_come_through() {
     let lines = logged(Format::Json, Level::Info, || {
         for attempt in 0..20_000 {
             tracing::warn!(
-                target: "recado_engine::log",
+                target: "recado_engine::attempt::log",
                 jobId = "123e4567-e89b-12d3-a456-426614174000",
                 companyId = "789e4567-e89b-12d3-a456-426614174999",
                 attempt,

@@ -14,11 +14,11 @@
 //! something keeps its own, and is not served until it has been emptied.
 
 use recado_core::{Payload, Timestamp};
-use recado_store::{Fence, NoteWrite, Noted, Shelf, Store, StoreError};
+use recado_store::{Fence, KvWrite, KvWritten, Namespace, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 /// The marks of moves that a store has.
-const MOVES: Shelf = Shelf::new("moves");
+const MOVES: Namespace = Namespace::new("moves");
 
 /// The end of a move that a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Mark {
 
 /// The mark of a store as this end of a move, with its version.
 pub async fn read(store: &dyn Store, end: End, now: Timestamp) -> Result<Option<(Mark, u64)>, StoreError> {
-    let Some(note) = store.note(MOVES, end.key(), now).await? else { return Ok(None) };
+    let Some(note) = store.kv_get(MOVES, end.key(), now).await? else { return Ok(None) };
     let unreadable = |_| {
         let words = "the mark of a move cannot be read; was it written by a newer version?";
         StoreError::Unavailable(words.to_owned())
@@ -99,9 +99,9 @@ pub async fn write(
     let json = |mark| serde_json::to_string(mark).map_err(|error| StoreError::Broken(error.to_string()));
     let value = mark.map(json).transpose()?.map(Payload::trusted);
     let (key, expect) = (end.key().into(), Some(expect));
-    let write = NoteWrite { shelf: MOVES, key, value, expect, audit: Vec::new(), expires_at: None };
-    match store.write_notes(vec![write], now).await?.first() {
-        Some(Noted::Done { version }) => Ok(*version),
+    let write = KvWrite { namespace: MOVES, key, value, expect, audit: Vec::new(), expires_at: None };
+    match store.kv_write(vec![write], now).await?.first() {
+        Some(KvWritten::Done { version }) => Ok(*version),
         _ => Err(StoreError::Fenced),
     }
 }

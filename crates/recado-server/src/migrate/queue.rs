@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use recado_core::{JobId, Payload};
-use recado_engine::bulk::{self, QueuePlace};
+use recado_engine::dlq::bulk::{self, QueuePlace};
 use recado_store::{DeadLetterFilter, PageRequest, Store, StoreError};
 
 /// Dead letters that are read at a time.

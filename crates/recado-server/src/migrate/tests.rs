@@ -11,7 +11,7 @@ use recado_store::{DeadLetterFilter, Enqueued, JobFilter, PageRequest};
 use super::*;
 
 const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
-const SHELF: Shelf = Shelf::new("tenants");
+const NAMESPACE: Namespace = Namespace::new("tenants");
 
 fn named(store: Arc<dyn Store>, name: &str) -> Named {
     Named { store, name: name.to_owned() }
@@ -42,15 +42,15 @@ async fn filled(name: &str, jobs: usize) -> Named {
     let full = empty(name);
     full.store.enqueue((0..jobs).map(job).collect()).await.unwrap();
     let value = Some(Payload::new(r#"{"weight":3}"#).unwrap());
-    let write = NoteWrite {
-        shelf: SHELF,
+    let write = KvWrite {
+        namespace: NAMESPACE,
         key: "acme".into(),
         value,
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    full.store.write_notes(vec![write], T0).await.unwrap();
+    full.store.kv_write(vec![write], T0).await.unwrap();
     full
 }
 
@@ -77,20 +77,23 @@ async fn held(side: &Named) -> Option<InMove> {
 }
 
 async fn go(from: &Named, to: &Named) -> Result<Moved, MoveError> {
-    move_all(from, to, &[SHELF], T0, |_| {}).await
+    move_all(from, to, &[NAMESPACE], T0, |_| {}).await
 }
 
 #[tokio::test]
 async fn everything_arrives_and_the_source_is_marked() {
     let (from, to) = (filled("embedded:here", 2_500).await, empty("redis://there"));
     let mut steps = Vec::new();
-    let moved = move_all(&from, &to, &[SHELF], T0, |step| steps.push(step)).await.unwrap();
+    let moved = move_all(&from, &to, &[NAMESPACE], T0, |step| steps.push(step)).await.unwrap();
     assert_eq!((moved.jobs.count, moved.notes.count, moved.leases_ended), (2_500, 1, 0));
     assert_ne!(moved.jobs.checksum, 0);
     assert!(steps.contains(&Step::Copied { done: 2_500, of: 2_500 }), "{steps:?}");
     assert_eq!(steps.last(), Some(&Step::Checked { done: 2_500, of: 2_500 }));
     assert_eq!(total(&*to.store, T0).await.unwrap(), 2_500);
-    assert_eq!(to.store.note(SHELF, "acme", T0).await.unwrap().unwrap().value.as_str(), r#"{"weight":3}"#);
+    assert_eq!(
+        to.store.kv_get(NAMESPACE, "acme", T0).await.unwrap().unwrap().value.as_str(),
+        r#"{"weight":3}"#
+    );
     assert_eq!(held(&from).await, Some(InMove::MovedTo("redis://there".to_owned())));
     assert_eq!(held(&to).await, None, "and the target may be served");
     let again = to.store.enqueue(vec![job(7)]).await.unwrap();
@@ -295,7 +298,7 @@ async fn a_source_that_is_being_moved_is_moved_nowhere_else() {
 #[tokio::test]
 async fn a_move_that_is_called_off_under_way_does_not_end_well() {
     let (from, to) = (busy("a").await, empty("b"));
-    let moved = move_all(&from, &to, &[SHELF], T0, |step| {
+    let moved = move_all(&from, &to, &[NAMESPACE], T0, |step| {
         if let Step::Copied { .. } = step {
             let called_off = futures_util::FutureExt::now_or_never(call_off(&from, "b", T0));
             assert!(called_off.is_some_and(|done| done.is_ok()), "it was called off");
@@ -310,15 +313,15 @@ async fn a_move_that_is_called_off_under_way_does_not_end_well() {
 async fn a_store_with_a_running_node_is_moved_neither_away_nor_into() {
     let node = |side: Named| async move {
         let value = Some(Payload::trusted("{}"));
-        let write = NoteWrite {
-            shelf: nodes::SHELF,
+        let write = KvWrite {
+            namespace: nodes::NAMESPACE,
             key: "host/1".into(),
             value,
             expect: None,
             audit: Vec::new(),
             expires_at: None,
         };
-        side.store.write_notes(vec![write], T0).await.unwrap();
+        side.store.kv_write(vec![write], T0).await.unwrap();
         side
     };
     for (from, to) in [(node(busy("a").await).await, empty("b")), (busy("a").await, node(empty("b")).await)] {
@@ -332,10 +335,10 @@ async fn a_store_with_a_running_node_is_moved_neither_away_nor_into() {
 async fn what_an_earlier_version_left_half_way_is_not_served_and_not_filled_further() {
     let (from, to) = (busy("a").await, empty("b"));
     let value = Some(Payload::trusted(r#"{"store":"a","done":false}"#));
-    let shelf = Shelf::new("moves");
+    let namespace = Namespace::new("moves");
     let write =
-        NoteWrite { shelf, key: "from".into(), value, expect: None, audit: Vec::new(), expires_at: None };
-    to.store.write_notes(vec![write], T0).await.unwrap();
+        KvWrite { namespace, key: "from".into(), value, expect: None, audit: Vec::new(), expires_at: None };
+    to.store.kv_write(vec![write], T0).await.unwrap();
     assert_eq!(held(&to).await, Some(InMove::FilledFrom("a".to_owned())));
     let moved = go(&from, &to).await;
     assert!(matches!(&moved, Err(MoveError::TargetHalfFilled { .. })), "{moved:?}");
@@ -359,7 +362,7 @@ async fn a_target_that_somebody_writes_to_is_found_out() {
     let (from, to) = (filled("a", 3).await, empty("b"));
     let store = to.store.clone();
     let mut once = Some(JobId::new("stranger").unwrap());
-    let moved = move_all(&from, &to, &[SHELF], T0, |step| {
+    let moved = move_all(&from, &to, &[NAMESPACE], T0, |step| {
         if let (Step::Copied { .. }, Some(id)) = (step, once.take()) {
             let stranger = NewJob { id, ..job(9) };
             let enqueued = futures_util::FutureExt::now_or_never(store.enqueue(vec![stranger]));
@@ -398,15 +401,15 @@ async fn what_is_archived_is_not_carried_to_be_archived_again() {
     let about = |nth| AuditEvent { job_id: Some("job-00001".into()), ..paused(nth) };
     from.store.record(vec![about(1), paused(2), about(3), paused(4)]).await.unwrap();
     let hold = r#"{"store":"store_a","node":"n","until":"2025-01-12T10:30:00.000Z","archived":{"0":2}}"#;
-    let write = NoteWrite {
-        shelf: recado_engine::trail::SHELF,
+    let write = KvWrite {
+        namespace: recado_engine::audit::NAMESPACE,
         key: "archiver".into(),
         value: Some(Payload::new(hold).unwrap()),
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    from.store.write_notes(vec![write], T0).await.unwrap();
+    from.store.kv_write(vec![write], T0).await.unwrap();
     let moved = go(&from, &to).await.unwrap();
     assert_eq!(moved.records.count, 1);
     assert_eq!(on_record(&*to.store).await, [about(3), paused(4)]);
@@ -419,10 +422,10 @@ async fn records_that_arrived_before_a_move_was_cut_off_are_not_carried_twice() 
     from.store.record((0..2_500).map(paused).collect()).await.unwrap();
     let inner = Arc::new(ReferenceStore::default());
     let faulty = Arc::new(FaultyStore::around(inner.clone()));
-    // The note that says where it comes from is written; records arrive; then the notes of the first shelf fail.
-    faulty.fail(Verb::WriteNotes, 1, 1, StoreError::Unavailable("cut off".to_owned()));
+    // The note that says where it comes from is written; records arrive; then the notes of the first namespace fail.
+    faulty.fail(Verb::KvWrite, 1, 1, StoreError::Unavailable("cut off".to_owned()));
     assert!(go(&from, &named(faulty.clone(), "b")).await.is_err());
-    assert_eq!(faulty.fired(Verb::WriteNotes), 1);
+    assert_eq!(faulty.fired(Verb::KvWrite), 1);
     assert_eq!(on_record(&*inner).await.len(), 2_500, "they had arrived");
     let moved = go(&from, &named(inner.clone(), "b")).await.unwrap();
     assert_eq!((moved.records.count, on_record(&*inner).await.len()), (2_500, 2_500));
@@ -447,18 +450,18 @@ async fn a_bulk_act_goes_on_behind_the_entry_that_it_had_come_to() {
             "ratePerSecond": 50, "total": 3, "done": 0, "skipped": 0, "failed": 0, "failures": [], "startedAt": T0,
             "heldUntil": T0});
         let value = Some(Payload::trusted(value.to_string()));
-        let write = NoteWrite {
-            shelf: bulk::SHELF,
+        let write = KvWrite {
+            namespace: bulk::NAMESPACE,
             key: "rpl_1".into(),
             value,
             expect: None,
             audit: Vec::new(),
             expires_at: None,
         };
-        from.store.write_notes(vec![write], T0).await.unwrap();
-        move_all(&from, &to, &[bulk::SHELF], T0, |_| {}).await.unwrap();
+        from.store.kv_write(vec![write], T0).await.unwrap();
+        move_all(&from, &to, &[bulk::NAMESPACE], T0, |_| {}).await.unwrap();
         assert_eq!(dead(&*to.store).await, order);
-        let note = to.store.note(bulk::SHELF, "rpl_1", T0).await.unwrap().unwrap();
+        let note = to.store.kv_get(bulk::NAMESPACE, "rpl_1", T0).await.unwrap().unwrap();
         let moved: serde_json::Value = note.value.parse().unwrap();
         let Some(passed) = passed else {
             assert_eq!(moved["walked"], true, "{moved}");

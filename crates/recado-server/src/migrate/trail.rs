@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use recado_core::payload::digest_of;
 use recado_core::{AuditEvent, Timestamp};
-use recado_engine::trail::archived_in;
+use recado_engine::audit::archived_in;
 use recado_store::{AuditRecord, AuditSpan, Fence, FencedWrite, Store, StoreError};
 
 use super::{LOAD_JOBS, MoveError, Named, Tally};

@@ -1,5 +1,6 @@
 //! `kill -9` in the middle of everything.
 
+use recado_store::prelude::*;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use recado_core::Status;
-use recado_store::{Claim, Pick, Settled, Store, Turns};
+use recado_store::{Claim, Pick, Settled, Turns};
 
 use crate::again;
 use crate::given::{

@@ -1,7 +1,8 @@
 //! Bits that flip in the file: what is damaged is never given out as if it were whole, and stops nothing else.
 
 use recado_core::{AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, NewJob, Payload, Transition};
-use recado_store::{AuditSpan, AuditTrim, NoteWrite, Noted, PageRequest, Redrive, Redriven, Shelf, Store};
+use recado_store::prelude::*;
+use recado_store::{AuditSpan, AuditTrim, KvWrite, KvWritten, Namespace, PageRequest, Redrive, Redriven};
 use recado_store_embedded::EmbeddedStore;
 
 use crate::given::{DAY, Directory, HOUR, T0, attempt, bury, claim, id, job, settle};
@@ -136,9 +137,9 @@ async fn damage_moves_with_the_job_to_another_store() {
 
 #[tokio::test]
 async fn a_damaged_note_is_left_out_and_can_be_written_anew() {
-    const ENDPOINTS: Shelf = Shelf::new("endpoints");
-    let write = |key: &str, expect| NoteWrite {
-        shelf: ENDPOINTS,
+    const ENDPOINTS: Namespace = Namespace::new("endpoints");
+    let write = |key: &str, expect| KvWrite {
+        namespace: ENDPOINTS,
         key: key.into(),
         value: Some(Payload::new(&format!(r#"{{"url":"https://{key}.example"}}"#)).unwrap()),
         expect,
@@ -147,16 +148,16 @@ async fn a_damaged_note_is_left_out_and_can_be_written_anew() {
     };
     let home = Directory::in_memory();
     let store = home.store();
-    store.write_notes(vec![write("acme", None), write("bolt", None)], T0).await.unwrap();
+    store.kv_write(vec![write("acme", None), write("bolt", None)], T0).await.unwrap();
     closed(store).await;
     flip(&home, b"https://acme", b"https://acmd");
     let store = home.store();
-    let left = store.notes(ENDPOINTS, T0).await.unwrap();
+    let left = store.kv_list(ENDPOINTS, T0).await.unwrap();
     assert_eq!(left.iter().map(|note| &*note.key).collect::<Vec<_>>(), ["bolt"]);
-    assert_eq!(store.note(ENDPOINTS, "acme", T0).await.unwrap(), None);
-    let noted = store.write_notes(vec![write("acme", Some(0))], T0).await.unwrap();
-    assert!(matches!(noted[0], Noted::Done { .. }), "{noted:?}");
-    assert!(store.note(ENDPOINTS, "acme", T0).await.unwrap().is_some());
+    assert_eq!(store.kv_get(ENDPOINTS, "acme", T0).await.unwrap(), None);
+    let noted = store.kv_write(vec![write("acme", Some(0))], T0).await.unwrap();
+    assert!(matches!(noted[0], KvWritten::Done { .. }), "{noted:?}");
+    assert!(store.kv_get(ENDPOINTS, "acme", T0).await.unwrap().is_some());
 }
 
 #[tokio::test]

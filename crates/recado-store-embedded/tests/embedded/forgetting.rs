@@ -1,7 +1,8 @@
 //! A forgotten job is gone from the disk, and not only from sight.
 
 use recado_core::{AttemptResult, AuditEvent, AuditKind, Payload, Transition};
-use recado_store::{Settlement, Store};
+use recado_store::Settlement;
+use recado_store::prelude::*;
 
 use crate::given::{Directory, HOUR, T0, attempt, claim, deliver, id, job};
 

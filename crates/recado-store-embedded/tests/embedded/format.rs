@@ -1,11 +1,12 @@
 //! The stored format: ours, of a version we know, and read for as long as it is supported.
 
+use recado_store::prelude::*;
 use std::path::{Path, PathBuf};
 
 use recado_core::{
     AttemptResult, AuditKind, BodyHash, Cause, DeadLetterState, NewJob, Progress, RouteName, Status,
 };
-use recado_store::{Claim, Enqueued, JobView, NoteWrite, Noted, Pick, Redriven, Shelf, Store, Turns};
+use recado_store::{Claim, Enqueued, JobView, KvWrite, KvWritten, Namespace, Pick, Redriven, Turns};
 use recado_store_embedded::{EmbeddedStore, FORMAT_VERSION, OpenError};
 use rusqlite::Connection;
 
@@ -286,10 +287,10 @@ async fn is_where_work_goes_on(version: i32) {
 }
 
 async fn keeps_notes(version: i32) {
-    const ACCOUNTS: Shelf = Shelf::new("accounts");
+    const ACCOUNTS: Namespace = Namespace::new("accounts");
     let home = home_with(version);
     let store = home.store();
-    let found = store.notes(ACCOUNTS, T0).await.unwrap();
+    let found = store.kv_list(ACCOUNTS, T0).await.unwrap();
     let found: Vec<_> = found.iter().map(|note| (&*note.key, note.value.as_str(), note.expires_at)).collect();
     let value = r#"{"marked":"não entrega"}"#;
     let expected: &[_] = match version {
@@ -299,14 +300,14 @@ async fn keeps_notes(version: i32) {
     assert_eq!(found, expected);
     // Three versions have been given in the fixture, the last one to a note that is gone.
     let given = if version == 1 { 0 } else { 3 };
-    let write = NoteWrite {
-        shelf: ACCOUNTS,
+    let write = KvWrite {
+        namespace: ACCOUNTS,
         key: "removed".into(),
         value: Some(job("a").data),
         expect: Some(0),
         expires_at: None,
         audit: Vec::new(),
     };
-    let noted = store.write_notes(vec![write], T0).await.unwrap();
-    assert_eq!(noted, [Noted::Done { version: given + 1 }]);
+    let noted = store.kv_write(vec![write], T0).await.unwrap();
+    assert_eq!(noted, [KvWritten::Done { version: given + 1 }]);
 }

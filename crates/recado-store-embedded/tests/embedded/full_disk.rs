@@ -1,10 +1,11 @@
 //! A disk that is really full: a small one of its own, in a mount namespace of its own.
 
+use recado_store::prelude::*;
 use std::path::Path;
 use std::process::Command;
 
 use recado_core::{AttemptResult, Lease, Status, Transition};
-use recado_store::{Extended, Settled, Settlement, Store, StoreError};
+use recado_store::{Extended, Settled, Settlement, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::again;

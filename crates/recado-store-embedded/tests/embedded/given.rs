@@ -1,5 +1,6 @@
 //! Directories, stores and jobs that the tests start from.
 
+use recado_store::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,10 @@
 //! One commit serves everybody who waited for the last one.
 
+use recado_store::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 
-use recado_store::{Store, StoreError};
+use recado_store::StoreError;
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 

@@ -1,9 +1,10 @@
 //! Workers' leases over a restart, when the clock was set.
 
+use recado_store::prelude::*;
 use std::time::Duration;
 
 use recado_core::{LeaseToken, RouteName, Timestamp};
-use recado_store::{Claim, Pick, Store, Turns};
+use recado_store::{Claim, Pick, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::given::{DAY, Directory, HOUR, T0, accepted, job, options};

@@ -1,8 +1,9 @@
 //! One process at a time, and a file that is let go when it should be.
 
+use recado_store::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use recado_store::{Durability, JobFilter, PageRequest, Store, StoreError};
+use recado_store::{Durability, JobFilter, PageRequest, StoreError};
 use recado_store_embedded::{EmbeddedStore, LockError, OpenError, lock_holder};
 
 use crate::given::{Directory, T0, accepted, id, job, options};

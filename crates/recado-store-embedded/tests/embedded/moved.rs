@@ -1,9 +1,10 @@
 //! A data directory that is moved or removed under an open store: nothing is acknowledged from then on.
 
+use recado_store::prelude::*;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use recado_store::{Claim, Pick, Store, StoreError, Turns};
+use recado_store::{Claim, Pick, StoreError, Turns};
 use recado_store_embedded::EmbeddedStore;
 
 use crate::given::{Directory, HOUR, T0, claim, job, options};

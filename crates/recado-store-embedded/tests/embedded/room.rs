@@ -1,9 +1,10 @@
 //! Room is refused before it is gone, and work that is in can always end.
 
+use recado_store::prelude::*;
 use std::time::{Duration, Instant};
 
 use recado_core::Status;
-use recado_store::{Enqueued, NoteWrite, Noted, Retention, Settled, Shelf, Store, StoreError};
+use recado_store::{Enqueued, KvWrite, KvWritten, Namespace, Retention, Settled, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::given::{
@@ -65,15 +66,15 @@ async fn with_less_free_than_the_reserve_follow_ups_and_notes_are_still_taken_in
     assert_eq!(settled, Settled::Done);
     assert_eq!(store.job(&id("word-of-old"), T0).await.unwrap().unwrap().status, Status::Queued);
 
-    let write = NoteWrite {
-        shelf: Shelf::new("pauses"),
+    let write = KvWrite {
+        namespace: Namespace::new("pauses"),
         key: "email".into(),
         value: Some(lease.job.data),
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    assert_eq!(store.write_notes(vec![write], T0).await.unwrap(), [Noted::Done { version: 1 }]);
+    assert_eq!(store.kv_write(vec![write], T0).await.unwrap(), [KvWritten::Done { version: 1 }]);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! People open the file with `sqlite3`: what they are told to type works.
 
 use recado_core::{CompanyId, NewJob};
-use recado_store::{Discard, Store, Transfer};
+use recado_store::prelude::*;
+use recado_store::{Discard, JobSnapshot};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::given::{Directory, T0, bury, claim, job, settle};
@@ -133,7 +134,7 @@ async fn a_dead_letter_that_comes_back_brings_no_second_copy_of_its_trail() {
     let mut trail = store.audit(&id).await.unwrap();
     let rows_before = rows(&home, "SELECT 'rows', count(*) FROM audit");
     trail.push(event(recado_core::AuditKind::DeadLetterImported));
-    store.adopt(vec![Transfer { audit: trail.clone(), ..back }]).await.unwrap();
+    store.adopt(vec![JobSnapshot { audit: trail.clone(), ..back }]).await.unwrap();
     assert_eq!(store.audit(&id).await.unwrap(), trail);
     assert_eq!(rows(&home, "SELECT 'rows', count(*) FROM audit")[0].1, rows_before[0].1 + 1, "one is new");
 }

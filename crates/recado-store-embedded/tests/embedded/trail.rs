@@ -1,7 +1,8 @@
 //! Whose a record is: the job's row says so, and a row's number may be another job's one day.
 
 use recado_core::{AuditEvent, AuditKind, Lease, Timestamp};
-use recado_store::{AuditSpan, AuditTrim, Retention, Settled, Settlement, Store};
+use recado_store::prelude::*;
+use recado_store::{AuditSpan, AuditTrim, Retention, Settled, Settlement};
 use recado_store_embedded::EmbeddedStore;
 use rusqlite::Connection;
 

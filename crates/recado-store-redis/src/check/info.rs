@@ -1,4 +1,4 @@
-//! What a server says about itself, by name.
+//! A server's report on itself: `INFO` and `CONFIG GET` by name.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The server's time, without asking for it at every turn.
+//! The server's clock, read once a second and carried on in between.
 //!
 //! Nodes whose clocks differ would disagree about which lease has run out. So they all use the time of the
 //! server that holds the first partition: measured every second by `TIME`, carried on in between by this
@@ -11,12 +11,10 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use recado_core::Timestamp;
-use redis::Value;
 use tokio::time::Instant;
 
 use super::RedisOptions;
 use super::fault::{Fault, OpenError};
-use super::node::Request;
 use super::shards::Shards;
 
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
@@ -28,20 +26,20 @@ const FIRST_MEASUREMENTS: usize = 3;
 const DRIFT_PER_MILLION: u32 = 200;
 
 /// A server whose clock goes back further than this has been changed or replaced.
-const STEP_TOLD_MICROS: i64 = 1_000_000;
+const STEP_LOGGED_MICROS: i64 = 1_000_000;
 
 /// The server's clock. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct ServerClock(Arc<Inner>);
+pub struct ServerClock(Arc<ClockState>);
 
 #[derive(Debug)]
-struct Inner {
+struct ClockState {
     /// A key of the first partition.
     key: Box<[u8]>,
     timeout: Duration,
     best: RwLock<Measurement>,
-    /// The latest that was told, in milliseconds.
-    told: AtomicI64,
+    /// The latest time that was returned, in milliseconds.
+    returned: AtomicI64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +74,12 @@ impl ServerClock {
         let key = format!("{prefix}:{{0}}").into_bytes().into_boxed_slice();
         let of = |fault| OpenError::of(fault, *timeout);
         let best = RwLock::new(measure(shards, &key, *timeout).await.map_err(of)?);
-        let clock =
-            ServerClock(Arc::new(Inner { key, timeout: *timeout, best, told: AtomicI64::new(i64::MIN) }));
+        let clock = ServerClock(Arc::new(ClockState {
+            key,
+            timeout: *timeout,
+            best,
+            returned: AtomicI64::new(i64::MIN),
+        }));
         for _ in 1..FIRST_MEASUREMENTS {
             clock.measure(shards).await.map_err(of)?;
         }
@@ -88,14 +90,14 @@ impl ServerClock {
         &self.0.key
     }
 
-    /// Never earlier than what was told before, whatever happens to the server's clock.
+    /// The server's time: never earlier than what was returned before, whatever happens to the server's clock.
     pub fn now(&self) -> Timestamp {
         let millis = self.0.best.read().micros_at(Instant::now()) / 1_000;
-        let told = self.0.told.fetch_max(millis, Ordering::Relaxed);
-        Timestamp::from_millis(told.max(millis))
+        let returned = self.0.returned.fetch_max(millis, Ordering::Relaxed);
+        Timestamp::from_millis(returned.max(millis))
     }
 
-    /// Also what finds out that an idle connection is dead.
+    /// Measures the time once a second. This also finds out that an idle connection is dead.
     pub(super) async fn keep(self, shards: Arc<Shards>) {
         loop {
             tokio::time::sleep(MEASURE_EVERY).await;
@@ -114,7 +116,7 @@ impl ServerClock {
         let mut best = self.0.best.write();
         let agrees = new.agrees_with(&best, now);
         let step_micros = new.micros_at(now).saturating_sub(best.micros_at(now));
-        if !agrees && step_micros < -STEP_TOLD_MICROS {
+        if !agrees && step_micros < -STEP_LOGGED_MICROS {
             tracing::warn!(
                 stepMs = step_micros / 1_000,
                 "The clock of Redis went back; ours stands still until it is there again. Keep the clocks of its machines in step (NTP)"
@@ -128,10 +130,9 @@ impl ServerClock {
 
 async fn measure(shards: &Shards, key: &[u8], timeout: Duration) -> Result<Measurement, Fault> {
     let sent_at = Instant::now();
-    let values = shards.send(key, Request::One(&redis::cmd("TIME")), sent_at + timeout).await?;
+    let value = shards.send(key, &redis::cmd("TIME"), sent_at + timeout).await?;
     let error = sent_at.elapsed() / 2;
     let unreadable = || Fault::Unreachable { at: "the clock".into(), why: "its TIME cannot be read".into() };
-    let value = values.into_iter().next().unwrap_or(Value::Nil);
     let (seconds, micros): (i64, i64) = redis::from_redis_value(value).map_err(|_| unreadable())?;
     Ok(Measurement { server_micros: seconds * 1_000_000 + micros, at: sent_at + error, error })
 }
@@ -145,8 +146,8 @@ mod tests {
     }
 
     fn clock(first: Measurement) -> ServerClock {
-        let (best, told) = (RwLock::new(first), AtomicI64::new(i64::MIN));
-        ServerClock(Arc::new(Inner { key: Box::default(), timeout: Duration::ZERO, best, told }))
+        let (best, returned) = (RwLock::new(first), AtomicI64::new(i64::MIN));
+        ServerClock(Arc::new(ClockState { key: Box::default(), timeout: Duration::ZERO, best, returned }))
     }
 
     const EXACT: Duration = Duration::from_micros(100);

@@ -1,25 +1,26 @@
-//! A Redis Cluster: which master has which slots, kept up to date as it changes.
+//! A Redis Cluster: the map of slots to masters, kept up to date as it changes.
 //!
 //! The map is read at the start, and again whenever something says that it is out of date: a redirect, a
 //! master that cannot be reached, a refusal for want of slots. A call whose master is gone looks again when
 //! the map changes, within its time.
 //!
-//! Our own, and not the client library's: that one repeats requests after it lost the connection, when they may
-//! have been carried out.
+//! Our own, and not the client library's: that one repeats requests after it lost the connection, when they may have been
+//! carried out, and one shard that stands still delays calls to the others. See
+//! `docs/decisions/0028-redis-connections-are-ours.md`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::{Cmd, Pipeline, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, ServerErrorKind, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
+use super::connection::Connection;
 use super::fault::{Fault, OpenError};
-use super::node::{Node, Request};
-use super::place::{Dial, Place};
+use super::location::{ConnectSettings, Location};
 use super::slots::{SlotMap, slot_of};
 use super::url::Address;
 
@@ -31,16 +32,17 @@ const READ_EVERY_MIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    inner: Arc<Inner>,
+    state: Arc<ClusterState>,
     reader: AbortHandle,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ClusterState {
+    /// The addresses of the URL.
     seeds: Vec<Address>,
-    dial: Arc<Dial>,
+    settings: Arc<ConnectSettings>,
     timeout: Duration,
-    nodes: Mutex<HashMap<Address, Arc<Node>>>,
+    servers: Mutex<HashMap<Address, Arc<Connection>>>,
     map: watch::Sender<Arc<SlotMap>>,
     outdated: Notify,
 }
@@ -53,53 +55,43 @@ impl Drop for Cluster {
 
 impl Cluster {
     /// Returns when the map has been read.
-    pub async fn open(seeds: &[Address], dial: Arc<Dial>, timeout: Duration) -> Result<Self, OpenError> {
-        let inner = Arc::new(Inner {
+    pub async fn open(
+        seeds: &[Address],
+        settings: Arc<ConnectSettings>,
+        timeout: Duration,
+    ) -> Result<Self, OpenError> {
+        let state = Arc::new(ClusterState {
             seeds: seeds.to_vec(),
-            dial,
+            settings,
             timeout,
-            nodes: Mutex::default(),
+            servers: Mutex::default(),
             map: watch::Sender::new(Arc::default()),
             outdated: Notify::new(),
         });
-        inner.read_map().await.map_err(OpenError::Unavailable)?;
-        let reader = tokio::spawn(inner.clone().keep_map()).abort_handle();
-        Ok(Cluster { inner, reader })
+        state.read_map().await.map_err(OpenError::Unavailable)?;
+        let reader = tokio::spawn(state.clone().keep_map()).abort_handle();
+        Ok(Cluster { state, reader })
     }
 
-    pub async fn send(
-        &self,
-        key: &[u8],
-        request: Request<'_>,
-        deadline: Instant,
-    ) -> Result<Vec<Value>, Fault> {
-        match request {
-            Request::One(command) => Ok(vec![self.send_one(slot_of(key), command, deadline).await?]),
-            Request::Many(pipeline) => self.send_many(slot_of(key), pipeline, deadline).await,
-        }
-    }
-
-    async fn send_one(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, Fault> {
-        let mut node = self.inner.holder(slot, deadline).await?;
-        let mut asking = false;
+    /// Sends a command to the holder of the key's slot, and on to where it is redirected.
+    pub async fn send(&self, key: &[u8], command: &Cmd, deadline: Instant) -> Result<Value, Fault> {
+        let slot = slot_of(key);
+        let mut server = self.state.holder(slot, deadline).await?;
+        let mut is_asking = false;
         for _ in 0..REDIRECTS_MAX {
-            let answer = match asking {
-                true => {
-                    let mut pair = redis::pipe();
-                    pair.cmd("ASKING").add_command(command.clone());
-                    node.send(Request::Many(&pair), deadline).await
-                }
-                false => node.send(Request::One(command), deadline).await,
+            let answer = match is_asking {
+                true => server.send_asking(command, deadline).await,
+                false => server.send(command, deadline).await,
             };
             let fault = match answer {
-                Ok(mut values) => return Ok(values.pop().unwrap_or(Value::Nil)),
+                Ok(value) => return Ok(value),
                 Err(fault) => fault,
             };
-            self.inner.learn_from(&fault);
+            self.state.learn_from(&fault);
             let Fault::Redis { error, .. } = &fault else { return Err(fault) };
             let Some(address) = redirect(error) else { return Err(fault) };
-            asking = fault.server_kind() == Some(ServerErrorKind::Ask);
-            node = self.inner.node(&address);
+            is_asking = fault.server_kind() == Some(ServerErrorKind::Ask);
+            server = self.state.server(&address);
         }
         Err(Fault::Unreachable {
             at: format!("the holder of slot {slot}").into(),
@@ -107,46 +99,26 @@ impl Cluster {
         })
     }
 
-    /// Those that were redirected, and only those, are sent again one by one.
-    async fn send_many(
-        &self,
-        slot: u16,
-        pipeline: &Pipeline,
-        deadline: Instant,
-    ) -> Result<Vec<Value>, Fault> {
-        let node = self.inner.holder(slot, deadline).await?;
-        let sent = node.send_each(Request::Many(pipeline), deadline).await;
-        let mut values = sent.inspect_err(|fault| self.inner.learn_from(fault))?;
-        for (value, command) in values.iter_mut().zip(pipeline.cmd_iter()) {
-            if let Value::ServerError(error) = &*value
-                && redirect(&error.clone().into()).is_some()
-            {
-                self.inner.outdated.notify_one();
-                *value = self.send_one(slot, command, deadline).await?;
-            }
-        }
-        node.accepted(values)
+    pub fn masters(&self) -> Vec<Arc<Connection>> {
+        let map = self.state.map.borrow().clone();
+        map.masters.iter().map(|address| self.state.server(address)).collect()
     }
 
-    pub fn masters(&self) -> Vec<Arc<Node>> {
-        let map = self.inner.map.borrow().clone();
-        map.masters.iter().map(|address| self.inner.node(address)).collect()
-    }
-
-    pub fn any_place(&self) -> Place {
-        let map = self.inner.map.borrow().clone();
-        let known = if map.masters.is_empty() { &self.inner.seeds } else { &map.masters };
-        Place::to(known[fastrand::usize(..known.len())].clone(), self.inner.dial.clone())
+    pub fn any_location(&self) -> Location {
+        let map = self.state.map.borrow().clone();
+        let known = if map.masters.is_empty() { &self.state.seeds } else { &map.masters };
+        let settings = self.state.settings.clone();
+        Location::to(known[settings.random.next_index(known.len())].clone(), settings)
     }
 }
 
-impl Inner {
+impl ClusterState {
     /// The master of a slot, once it can be reached.
-    async fn holder(&self, slot: u16, deadline: Instant) -> Result<Arc<Node>, Fault> {
+    async fn holder(&self, slot: u16, deadline: Instant) -> Result<Arc<Connection>, Fault> {
         let mut map = self.map.subscribe();
         loop {
-            let holder = map.borrow_and_update().holder(slot).map(|address| self.node(address));
-            let Some(node) = holder else {
+            let holder = map.borrow_and_update().holder(slot).map(|address| self.server(address));
+            let Some(server) = holder else {
                 self.outdated.notify_one();
                 if timeout_at(deadline, map.changed()).await.is_err() {
                     return Err(Fault::Unreachable {
@@ -156,22 +128,23 @@ impl Inner {
                 }
                 continue;
             };
-            if node.is_up() {
-                return Ok(node);
+            if server.is_up() {
+                return Ok(server);
             }
             self.outdated.notify_one();
             tokio::select! {
-                () = node.connected() => return Ok(node),
+                () = server.connected() => return Ok(server),
                 _ = map.changed() => {}
-                () = tokio::time::sleep_until(deadline) => return Err(node.unreachable()),
+                () = tokio::time::sleep_until(deadline) => return Err(server.unreachable()),
             }
         }
     }
 
-    fn node(&self, address: &Address) -> Arc<Node> {
-        let mut nodes = self.nodes.lock();
-        let start = || Arc::new(Node::start(Place::to(address.clone(), self.dial.clone()), self.timeout));
-        nodes.entry(address.clone()).or_insert_with(start).clone()
+    fn server(&self, address: &Address) -> Arc<Connection> {
+        let mut servers = self.servers.lock();
+        let location = || Location::to(address.clone(), self.settings.clone());
+        let start = || Arc::new(Connection::start(location(), self.timeout));
+        servers.entry(address.clone()).or_insert_with(start).clone()
     }
 
     fn learn_from(&self, fault: &Fault) {
@@ -204,19 +177,20 @@ impl Inner {
         }
     }
 
-    /// Asks those who are connected first, then the others that are known, then those of the URL.
+    /// Asks the connected servers first, then the others that are known, then those of the URL.
     async fn read_map(&self) -> Result<(), String> {
         let deadline = Instant::now() + self.timeout;
-        let known: Vec<_> = self.nodes.lock().iter().map(|(at, node)| (at.clone(), node.clone())).collect();
-        let (up, down): (Vec<_>, Vec<_>) = known.into_iter().partition(|(_, node)| node.is_up());
-        let seeds = self.seeds.iter().map(|seed| (seed.clone(), self.node(seed)));
+        let known: Vec<_> =
+            self.servers.lock().iter().map(|(at, server)| (at.clone(), server.clone())).collect();
+        let (up, down): (Vec<_>, Vec<_>) = known.into_iter().partition(|(_, server)| server.is_up());
+        let seeds = self.seeds.iter().map(|seed| (seed.clone(), self.server(seed)));
         let asked: Vec<_> = up.into_iter().chain(down).chain(seeds).collect();
         let share = self.timeout / u32::try_from(asked.len()).unwrap_or(1).max(1);
         let mut why = "no address is known".to_owned();
-        for (address, node) in asked {
+        for (address, server) in asked {
             let soon = deadline.min(Instant::now() + share.max(Duration::from_millis(200)));
-            match node.send(Request::One(redis::cmd("CLUSTER").arg("SLOTS")), soon).await {
-                Ok(values) => match values.first().and_then(|value| SlotMap::read(value, &address)) {
+            match server.send(redis::cmd("CLUSTER").arg("SLOTS"), soon).await {
+                Ok(value) => match SlotMap::read(&value, &address) {
                     Some(map) => {
                         self.adopt(map);
                         return Ok(());
@@ -230,13 +204,13 @@ impl Inner {
     }
 
     fn adopt(&self, map: SlotMap) {
-        self.nodes.lock().retain(|address, _| map.masters.contains(address));
+        self.servers.lock().retain(|address, _| map.masters.contains(address));
         self.map.send_if_modified(|known| {
-            let news = **known != map;
-            if news {
+            let is_new = **known != map;
+            if is_new {
                 *known = Arc::new(map);
             }
-            news
+            is_new
         });
     }
 }

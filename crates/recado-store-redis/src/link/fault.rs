@@ -1,4 +1,4 @@
-//! What can go wrong with a call, and what the caller hears of it.
+//! Failures of a call, and the errors that callers get for them.
 //!
 //! The store's error says what to do next, and the words say what to look at. Neither repeats a key, a value
 //! or a login.
@@ -28,10 +28,6 @@ pub(crate) enum Fault {
 impl Fault {
     pub fn is_unknown_script(&self) -> bool {
         self.server_kind() == Some(ServerErrorKind::NoScript)
-    }
-
-    pub fn is_full(&self) -> bool {
-        matches!(self, Fault::Redis { error, .. } if error.code() == Some("OOM"))
     }
 
     pub fn server_kind(&self) -> Option<ServerErrorKind> {
@@ -80,7 +76,7 @@ fn of_redis(at: &str, error: &RedisError, what: &str) -> StoreError {
             ));
         }
         "LOADING" => "is still reading its data from disk; it answers as soon as it is done",
-        "BUSY" => "is busy with a script of somebody's; see its SLOWLOG",
+        "BUSY" => "is busy with a script of another program; see its SLOWLOG",
         "READONLY" => {
             "is a replica and takes no writes; a failover is under way, or the URL names the wrong server"
         }
@@ -114,7 +110,7 @@ pub(crate) fn words(error: &RedisError) -> String {
     reason::clip(&told, WORDS_MAX_BYTES).replace(['\r', '\n'], " ")
 }
 
-/// Why a store cannot be used.
+/// The reason why a store cannot be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -177,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_expected_is_told_in_the_servers_words_without_what_was_sent() {
+    fn an_unknown_refusal_is_told_in_the_servers_words_without_what_was_sent() {
         let sent = "unknown command 'EVALSHA', with args beginning with: 'hunter2'";
         let StoreError::Unavailable(why) = told("ERR", sent) else { panic!("another kind") };
         assert!(why.contains("claim") && why.contains("unknown command") && !why.contains("hunter"), "{why}");

@@ -1,4 +1,4 @@
-//! Hints between nodes: there may be work, a note has changed.
+//! Hints between nodes: there may be work, a key-value entry has changed.
 //!
 //! By publish and subscribe, which promises nothing: a node that is not listening at that moment never gets
 //! it. Correctness never depends on it. Whenever hints may have been lost, listeners are told so.
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::RedisOptions;
-use super::node::{Request, why};
+use super::connection::why;
 use super::shards::Shards;
 
 /// Hints that a slow listener may be behind before it misses some, and that wait to be published.
@@ -71,21 +71,21 @@ async fn speak(
     while let Some(text) = queued.recv().await {
         let mut command = redis::cmd("PUBLISH");
         command.arg(&*channel).arg(&*text);
-        let _ = shards.send(channel.as_bytes(), Request::One(&command), Instant::now() + limit).await;
+        let _ = shards.send(channel.as_bytes(), &command, Instant::now() + limit).await;
     }
 }
 
 async fn listen(shards: Arc<Shards>, channel: Arc<str>, said: broadcast::Sender<Hint>, limit: Duration) {
-    let mut told = false;
+    let mut is_reported = false;
     loop {
         let ended = Arc::new(Notify::new());
-        match timeout(limit, subscribe(&shards, &channel, &said, &ended, limit)).await {
+        match timeout(limit, subscribe(&shards, &channel, &said, &ended)).await {
             Ok(Ok(connection)) => {
-                told = false;
+                is_reported = false;
                 let _ = said.send(Hint::Missed);
                 watch_over(connection, &ended, limit).await;
             }
-            failed if !told => {
+            failed if !is_reported => {
                 let error = match failed {
                     Ok(Err(error)) => error,
                     _ => "no answer".to_owned(),
@@ -94,7 +94,7 @@ async fn listen(shards: Arc<Shards>, channel: Arc<str>, said: broadcast::Sender<
                     error,
                     "Cannot listen for hints of other nodes; their work is found a little later"
                 );
-                told = true;
+                is_reported = true;
             }
             _ => {}
         }
@@ -108,7 +108,6 @@ async fn subscribe(
     channel: &str,
     said: &broadcast::Sender<Hint>,
     ended: &Arc<Notify>,
-    limit: Duration,
 ) -> Result<MultiplexedConnection, String> {
     let (said, ended) = (said.clone(), ended.clone());
     let hear = move |push: PushInfo| -> Result<(), Infallible> {
@@ -121,7 +120,7 @@ async fn subscribe(
         }
         Ok(())
     };
-    let client = shards.listening_place().listening_client(limit).await?;
+    let client = shards.subscribe_location().listening_client().await?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None)

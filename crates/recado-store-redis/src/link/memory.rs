@@ -1,10 +1,8 @@
-//! Memory of the server: read every few seconds, and the last minutes kept.
+//! Memory of the server, read every few seconds.
 //!
 //! In a Cluster the fullest shard counts for all: it is the first to refuse.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -15,9 +13,6 @@ use super::shards::Shards;
 use crate::check::Info;
 
 const READ_EVERY: Duration = Duration::from_secs(5);
-
-/// Five minutes.
-const READINGS_KEPT: usize = 60;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
@@ -52,30 +47,13 @@ impl Reading {
     }
 }
 
-/// Readings, oldest first, and how often a write was refused for want of memory.
+/// The latest reading; absent until there was one.
 #[derive(Debug, Default)]
-pub struct Memory {
-    readings: RwLock<VecDeque<Reading>>,
-    refused: AtomicU64,
-}
+pub struct Memory(RwLock<Option<Reading>>);
 
 impl Memory {
-    /// Absent until it could be read once.
     pub fn latest(&self) -> Option<Reading> {
-        self.readings.read().back().copied()
-    }
-
-    pub fn readings(&self) -> Vec<Reading> {
-        self.readings.read().iter().copied().collect()
-    }
-
-    /// Calls of this process that the server refused because it was full.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn count_refusal(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        *self.0.read()
     }
 
     pub(super) async fn keep(self: Arc<Self>, shards: Arc<Shards>, timeout: Duration) {
@@ -90,8 +68,8 @@ impl Memory {
         let answers = shards.ask_all(command.arg("memory"), Instant::now() + timeout).await;
         let read = |answer: Result<Value, _>| Reading::of(&Info::read(&answer.ok()?)?);
         if let Some(fullest) = answers.into_iter().filter_map(read).reduce(fuller) {
-            let mut readings = self.readings.write();
-            let was_full = readings.back().is_some_and(Reading::is_full);
+            let before = self.0.write().replace(fullest);
+            let was_full = before.as_ref().is_some_and(Reading::is_full);
             match (was_full, fullest.refusal()) {
                 (false, Some(why)) => tracing::error!(why, "Redis is full: new jobs are refused"),
                 (true, None) => tracing::warn!(
@@ -101,10 +79,6 @@ impl Memory {
                 ),
                 _ => {}
             }
-            if readings.len() == READINGS_KEPT {
-                readings.pop_front();
-            }
-            readings.push_back(fullest);
         }
     }
 }

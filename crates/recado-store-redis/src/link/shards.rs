@@ -1,64 +1,62 @@
-//! Which node a key is at.
+//! Finds the server of a key: the only one, or the holder of the key's slot.
 
 use std::sync::Arc;
 
+use recado_core::Random;
 use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::RedisOptions;
 use super::cluster::Cluster;
+use super::connection::Connection;
 use super::fault::{Fault, OpenError};
-use super::node::{Node, Request};
-use super::place::{Dial, Place};
+use super::location::{ConnectSettings, Location};
 use super::url::{Kind, Target};
 
 #[derive(Debug)]
 pub(crate) enum Shards {
     /// A single server, or the master of a Sentinel set.
     One {
-        node: Arc<Node>,
-        place: Place,
+        server: Arc<Connection>,
+        location: Location,
     },
     Many(Cluster),
 }
 
 impl Shards {
     /// Returns when the server, or one of a Cluster, has answered.
-    pub async fn open(target: &Target, options: &RedisOptions) -> Result<Self, OpenError> {
-        let dial = Dial::new(target, options.trusted_roots_pem.as_deref())?;
+    pub async fn open(options: &RedisOptions, random: Arc<Random>) -> Result<Self, OpenError> {
+        let target = Target::read(&options.url)?;
+        let settings = ConnectSettings::new(&target, options.trusted_roots_pem.as_deref(), random)?;
         let shards = match target.kind {
             Kind::Cluster => {
-                return Ok(Shards::Many(Cluster::open(&target.addresses, dial, options.timeout).await?));
+                return Ok(Shards::Many(Cluster::open(&target.addresses, settings, options.timeout).await?));
             }
             Kind::Single | Kind::Sentinel { .. } => {
-                let place = Place::of(target, dial);
-                Shards::One { node: Arc::new(Node::start(place.clone(), options.timeout)), place }
+                let location = Location::of(&target, settings);
+                let server = Arc::new(Connection::start(location.clone(), options.timeout));
+                Shards::One { server, location }
             }
         };
         let deadline = Instant::now() + options.timeout;
-        let answer = shards.send(b"", Request::One(&redis::cmd("PING")), deadline).await;
+        let answer = shards.send(b"", &redis::cmd("PING"), deadline).await;
         answer.map_err(|fault| OpenError::of(fault, options.timeout))?;
         Ok(shards)
     }
 
-    /// One answer to each command, in order; a refusal of any is the refusal of all.
-    pub async fn send(
-        &self,
-        key: &[u8],
-        request: Request<'_>,
-        deadline: Instant,
-    ) -> Result<Vec<Value>, Fault> {
+    /// Sends a command to the server that has the key.
+    pub async fn send(&self, key: &[u8], command: &Cmd, deadline: Instant) -> Result<Value, Fault> {
         match self {
-            Shards::One { node, .. } => node.send(request, deadline).await,
-            Shards::Many(cluster) => cluster.send(key, request, deadline).await,
+            Shards::One { server, .. } => server.send(command, deadline).await,
+            Shards::Many(cluster) => cluster.send(key, command, deadline).await,
         }
     }
 
     /// Every server that takes writes.
-    pub fn masters(&self) -> Vec<Arc<Node>> {
+    pub fn masters(&self) -> Vec<Arc<Connection>> {
         match self {
-            Shards::One { node, .. } => vec![node.clone()],
+            Shards::One { server, .. } => vec![server.clone()],
             Shards::Many(cluster) => cluster.masters(),
         }
     }
@@ -66,21 +64,18 @@ impl Shards {
     /// Asks every master at once, in no order.
     pub async fn ask_all(&self, command: &Cmd, deadline: Instant) -> Vec<Result<Value, Fault>> {
         let mut asked = JoinSet::new();
-        for node in self.masters() {
+        for server in self.masters() {
             let command = command.clone();
-            asked.spawn(async move {
-                let mut values = node.send(Request::One(&command), deadline).await?;
-                Ok(values.pop().unwrap_or(Value::Nil))
-            });
+            asked.spawn(async move { server.send(&command, deadline).await });
         }
         asked.join_all().await
     }
 
-    /// Somewhere to listen: in a Cluster every node hears what is published at any.
-    pub fn listening_place(&self) -> Place {
+    /// A server to subscribe at: in a Cluster each passes on what is published at any.
+    pub fn subscribe_location(&self) -> Location {
         match self {
-            Shards::One { place, .. } => place.clone(),
-            Shards::Many(cluster) => cluster.any_place(),
+            Shards::One { location, .. } => location.clone(),
+            Shards::Many(cluster) => cluster.any_location(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Slots: where a key belongs, and who has it.
+//! Slots: the slot of a key, and the map of slots to masters.
 
 use redis::Value;
 

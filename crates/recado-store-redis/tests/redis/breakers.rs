@@ -1,17 +1,18 @@
 //! Breakers as plain keys for other programs.
 
 use recado_core::Payload;
-use recado_store::{NoteWrite, Shelf, Store};
+use recado_store::prelude::*;
+use recado_store::{KvWrite, Namespace};
 
 use crate::given::T0;
 use crate::place::Place;
 
-const PROVIDERS: Shelf = Shelf::new("providers");
+const PROVIDERS: Namespace = Namespace::new("providers");
 
-fn write(provider: &str, value: Option<&str>) -> NoteWrite {
+fn write(provider: &str, value: Option<&str>) -> KvWrite {
     let value = value.map(|value| Payload::new(value).unwrap());
-    NoteWrite {
-        shelf: PROVIDERS,
+    KvWrite {
+        namespace: PROVIDERS,
         key: provider.into(),
         value,
         expect: None,
@@ -29,24 +30,22 @@ async fn f4_a_breakers_state_can_be_read_from_its_circuit_keys() {
         |name: &str| place.server.ask::<Option<String>>(&["GET", &format!("circuit:{provider}:{name}")]);
     let open = r#"{"breaker":{"state":"OPEN","failures":["2025-01-12T10:29:58.000Z","2025-01-12T10:30:00.000Z"],
         "since":"2025-01-12T10:30:00.000Z","nextProbeAt":"2025-01-12T10:32:00.000Z"},"paused":null}"#;
-    store.write_notes(vec![write(&provider, Some(open))], T0).await.unwrap();
+    store.kv_write(vec![write(&provider, Some(open))], T0).await.unwrap();
     assert_eq!(get("state").as_deref(), Some("OPEN"));
     assert_eq!(get("failures").as_deref(), Some("2"));
     assert_eq!(get("last_failure").as_deref(), Some("2025-01-12T10:30:00.000Z"));
     let lasts: i64 = place.server.ask(&["PTTL", &format!("circuit:{provider}:failures")]);
     assert!((1..=60_000).contains(&lasts), "the count lasts {lasts} ms");
 
-    let stale = NoteWrite {
-        expect: Some(1_000_000),
-        ..write(&provider, Some(r#"{"breaker":{"state":"HALF_OPEN"}}"#))
-    };
-    store.write_notes(vec![stale], T0).await.unwrap();
+    let stale =
+        KvWrite { expect: Some(1_000_000), ..write(&provider, Some(r#"{"breaker":{"state":"HALF_OPEN"}}"#)) };
+    store.kv_write(vec![stale], T0).await.unwrap();
     assert_eq!(get("state").as_deref(), Some("OPEN"), "what was not written is not copied");
 
-    store.write_notes(vec![write(&provider, Some(r#"{"breaker":{"state":"CLOSED"}}"#))], T0).await.unwrap();
+    store.kv_write(vec![write(&provider, Some(r#"{"breaker":{"state":"CLOSED"}}"#))], T0).await.unwrap();
     assert_eq!((get("state").as_deref(), get("failures").as_deref()), (Some("CLOSED"), Some("0")));
     assert_eq!(get("last_failure"), None);
-    store.write_notes(vec![write(&provider, None)], T0).await.unwrap();
+    store.kv_write(vec![write(&provider, None)], T0).await.unwrap();
     assert_eq!((get("state"), get("failures")), (None, None), "a provider that is gone leaves nothing");
 }
 
@@ -58,12 +57,15 @@ async fn f4_when_several_nodes_write_the_circuit_keys_follow_the_last_write() {
     let states = ["CLOSED", "OPEN", "HALF_OPEN"];
     for round in 0..100 {
         let write = |state: &str| write(&provider, Some(&format!(r#"{{"breaker":{{"state":"{state}"}}}}"#)));
-        let [one, two, three] = [0, 1, 2].map(|at| nodes[at].write_notes(vec![write(states[at])], T0));
+        let [one, two, three] = [0, 1, 2].map(|at| nodes[at].kv_write(vec![write(states[at])], T0));
         let (one, two, three) = tokio::join!(one, two, three);
         one.and(two).and(three).unwrap();
-        let note = nodes[0].note(PROVIDERS, &provider, T0).await.unwrap().unwrap();
+        let entry = nodes[0].kv_get(PROVIDERS, &provider, T0).await.unwrap().unwrap();
         let state: String = place.server.ask(&["GET", &format!("circuit:{provider}:state")]);
-        assert!(note.value.as_str().contains(&format!("\"{state}\"")), "{state} in round {round}: {note:?}");
+        assert!(
+            entry.value.as_str().contains(&format!("\"{state}\"")),
+            "{state} in round {round}: {entry:?}"
+        );
     }
 }
 
@@ -72,7 +74,7 @@ async fn f4_circuit_keys_are_written_in_a_cluster_too() {
     let place = Place::cluster();
     let store = place.store().await;
     let provider = format!("ses-{}", place.options.prefix);
-    store.write_notes(vec![write(&provider, Some(r#"{"breaker":{"state":"OPEN"}}"#))], T0).await.unwrap();
+    store.kv_write(vec![write(&provider, Some(r#"{"breaker":{"state":"OPEN"}}"#))], T0).await.unwrap();
     let key = format!("circuit:{provider}:state");
     let mut get = redis::cmd("GET");
     get.arg(&key);

@@ -4,15 +4,16 @@ use recado_core::{
     AuditEvent, AuditKind, Blame, Burial, Cause, Class, Damage, Failure, Lease, NewJob, Payload, Reason,
     Transition,
 };
+use recado_store::prelude::*;
 use recado_store::{
-    AuditSpan, DeadLetterFilter, Discard, Discarded, GroupBy, JobFilter, NoteWrite, PageRequest, Settlement,
-    Shelf, Store,
+    AuditSpan, DeadLetterFilter, Discard, Discarded, GroupBy, JobFilter, KvWrite, Namespace, PageRequest,
+    Settlement,
 };
 
 use crate::given::{HOUR, T0, claim, delivered, job};
 use crate::place::Place;
 
-const SHELF: Shelf = Shelf::new("pauses");
+const NAMESPACE: Namespace = Namespace::new("pauses");
 
 fn buried(lease: &Lease) -> Settlement {
     let failure = Failure {
@@ -71,22 +72,27 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     let leases = store.claim(claim(10)).await.unwrap().leases;
     let settlements = leases.iter().map(buried).collect();
     store.settle(settlements).await.unwrap();
-    let note = |key: &str| NoteWrite {
-        shelf: SHELF,
+    let entry = |key: &str| KvWrite {
+        namespace: NAMESPACE,
         key: key.into(),
         value: Some(Payload::trusted("1")),
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    store.write_notes(vec![note("whole"), note("torn")], T0).await.unwrap();
+    store.kv_write(vec![entry("whole"), entry("torn")], T0).await.unwrap();
     let prefix = &place.options.prefix;
     let seq = |name: &str| leases.iter().position(|lease| lease.job.id.as_str() == name).unwrap() + 1;
     place.server.ask::<String>(&["SET", &format!("{prefix}:{{0}}:letter:{}", seq("torn")), "?"]);
     place.server.ask::<u64>(&["DEL", &format!("{prefix}:{{0}}:letter:{}", seq("gone"))]);
     let head = format!("{prefix}:{{0}}:job:{}", seq("headless"));
     place.server.ask::<u64>(&["SETRANGE", &head, "12", "z"]);
-    place.server.ask::<u64>(&["HSET", &format!("{prefix}:{{notes}}:shelf:{}", SHELF.as_str()), "torn", "?"]);
+    place.server.ask::<u64>(&[
+        "HSET",
+        &format!("{prefix}:{{notes}}:shelf:{}", NAMESPACE.as_str()),
+        "torn",
+        "?",
+    ]);
     place.server.ask::<String>(&["XADD", &format!("{prefix}:{{0}}:audit"), "*", "", "no JSON"]);
 
     let page = PageRequest { before: None, limit: 10 };
@@ -102,9 +108,9 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     assert_eq!(store.jobs(JobFilter::default(), page, T0).await.unwrap().items.len(), 4);
     assert!(store.job(&job("headless").id, T0).await.unwrap().is_some());
     assert_eq!(store.transfers(None, 10).await.unwrap().items.len(), 4);
-    let notes = store.notes(SHELF, T0).await.unwrap();
-    assert_eq!(notes.iter().map(|note| &*note.key).collect::<Vec<_>>(), ["whole"]);
-    assert_eq!(store.note(SHELF, "torn", T0).await.unwrap(), None);
+    let entries = store.kv_list(NAMESPACE, T0).await.unwrap();
+    assert_eq!(entries.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), ["whole"]);
+    assert_eq!(store.kv_get(NAMESPACE, "torn", T0).await.unwrap(), None);
     let span = AuditSpan { part: 0, after: 0, newest_first: false };
     assert_eq!(
         store.audit_in(span, 10).await.unwrap().len(),

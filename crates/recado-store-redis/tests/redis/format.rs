@@ -1,15 +1,16 @@
 //! The format of a store.
 
 use recado_core::Payload;
-use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
+use recado_store::prelude::*;
+use recado_store::{KvWrite, KvWritten, Namespace, StoreError};
 use recado_store_redis::{FORMAT_VERSION, RedisOptions, RedisStore};
 
-use crate::given::{T0, jobs};
+use crate::given::{T0, jobs, random};
 use crate::place::Place;
 use crate::server::{PATIENCE, Server, until};
 
 async fn refusal(options: &RedisOptions) -> String {
-    RedisStore::open(options).await.unwrap_err().to_string()
+    RedisStore::open(options, random()).await.unwrap_err().to_string()
 }
 
 #[tokio::test]
@@ -43,37 +44,37 @@ async fn prefixes_keep_stores_apart() {
 async fn every_key_has_the_prefix() {
     let server = Server::start();
     let options = RedisOptions { prefix: "ours".into(), ..RedisOptions::new(server.url()) };
-    let store = RedisStore::open(&options).await.unwrap();
+    let store = RedisStore::open(&options, random()).await.unwrap();
     store.enqueue(jobs(0..3)).await.unwrap();
     let keys: Vec<String> = server.ask(&["KEYS", "*"]);
     assert!(keys.len() > 3 && keys.iter().all(|key| key.starts_with("ours:{")), "{keys:?}");
 }
 
 #[tokio::test]
-async fn versions_of_notes_are_not_given_again_after_a_server_lost_its_data() {
-    const SHELF: Shelf = Shelf::new("providers");
+async fn versions_of_entries_are_not_given_again_after_a_server_lost_its_data() {
+    const NAMESPACE: Namespace = Namespace::new("providers");
     let place = Place::single();
     let store = place.store().await;
-    let write = |expect| NoteWrite {
-        shelf: SHELF,
+    let write = |expect| KvWrite {
+        namespace: NAMESPACE,
         key: "smtp".into(),
         value: Some(Payload::trusted("1")),
         expect,
         audit: Vec::new(),
         expires_at: None,
     };
-    let written = async |expect| store.write_notes(vec![write(expect)], T0).await.unwrap().remove(0);
-    let Noted::Done { version: lost } = written(None).await else { panic!("a conflict") };
-    let shelf = store.shelf_versions(&[SHELF]).await.unwrap();
+    let written = async |expect| store.kv_write(vec![write(expect)], T0).await.unwrap().remove(0);
+    let KvWritten::Done { version: lost } = written(None).await else { panic!("a conflict") };
+    let namespace = store.kv_versions(&[NAMESPACE]).await.unwrap();
     for key in place.server.ask::<Vec<String>>(&["KEYS", &format!("{}:{{notes}}:*", place.options.prefix)]) {
         place.server.ask::<()>(&["DEL", &key]);
     }
-    let Noted::Done { version } = written(None).await else { panic!("a conflict") };
+    let KvWritten::Done { version } = written(None).await else { panic!("a conflict") };
     assert!(version > lost, "{version} after {lost}");
-    assert_ne!(store.shelf_versions(&[SHELF]).await.unwrap(), shelf);
+    assert_ne!(store.kv_versions(&[NAMESPACE]).await.unwrap(), namespace);
     assert_eq!(
         written(Some(lost)).await,
-        Noted::Conflict { version },
+        KvWritten::Conflict { version },
         "an outdated copy passed for the current one"
     );
 }

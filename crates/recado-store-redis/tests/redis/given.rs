@@ -1,12 +1,18 @@
 //! The situations that the tests start from.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
     Attempt, AttemptResult, AuditEvent, AuditKind, BodyHash, CompanyId, JobId, Lease, NewJob, Payload,
-    Priority, RouteName, Timestamp, Transition,
+    Priority, Random, RouteName, Timestamp, Transition,
 };
 use recado_store::{Claim, Pick, Settlement, Turns};
+
+/// A source of its own for every store: two nodes never draw the same fence.
+pub fn random() -> Arc<Random> {
+    Arc::new(Random::from_entropy())
+}
 
 pub const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
 pub const HOUR: Duration = Duration::from_secs(3_600);

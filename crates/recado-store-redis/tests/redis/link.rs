@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use recado_store::{Durability, StoreError};
-use recado_store_redis::check::{Checkup, State};
+use recado_store_redis::check::{Checkup, FindingState};
 use recado_store_redis::link::{Arg, Hint, Link, OpenError, RedisOptions, Script};
 use redis::Value;
 
+use crate::given::random;
 use crate::server::{Cluster, Proxy, Sentinels, Server, ask, free_port};
 
 async fn open(url: String) -> Link {
-    Link::open(&RedisOptions::new(url)).await.expect("the link opens")
+    Link::open(&RedisOptions::new(url), random()).await.expect("the link opens")
 }
 
 fn text(text: &str) -> Value {
@@ -35,18 +36,6 @@ async fn a_script_is_known_by_its_hash_and_loaded_again_when_the_server_forgot_i
     server.ask::<()>(&["SCRIPT", "FLUSH"]);
     assert_eq!(run().await, text("15!"));
     assert_eq!(error_count(server.port(), "NOSCRIPT"), 2, "the server had not forgotten it");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn commands_sent_together_are_answered_in_order_and_refused_together() {
-    let server = Server::start();
-    let link = open(server.url()).await;
-    let mut pipeline = redis::pipe();
-    pipeline.cmd("SET").arg("k").arg("v").cmd("GET").arg("k").cmd("GET").arg("none");
-    assert_eq!(link.pipeline(&pipeline, b"k").await.unwrap(), [Value::Okay, text("v"), Value::Nil]);
-    pipeline.cmd("LPOP").arg("k");
-    let refused = link.pipeline(&pipeline, b"k").await.unwrap_err();
-    assert!(matches!(refused, StoreError::Broken(_)), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +124,7 @@ async fn a_database_and_a_login_are_taken_from_the_url() {
 async fn a_wrong_password_is_told_without_the_password() {
     let server = Server::with(&["requirepass right"]);
     let options = RedisOptions::new(format!("redis://:hunter2@127.0.0.1:{}", server.port()));
-    let error = Link::open(&options).await.unwrap_err().to_string();
+    let error = Link::open(&options, random()).await.unwrap_err().to_string();
     assert!(error.contains("refuses the login"), "{error}");
     assert!(!error.contains("hunter") && !format!("{options:?}").contains("hunter"), "{error}");
 }
@@ -157,15 +146,15 @@ async fn tls_is_spoken_with_servers_whose_authority_is_trusted_and_with_no_other
     ]);
     let mut options = RedisOptions::new(format!("rediss://localhost:{port}"));
     options.trusted_roots_pem = Some(made.cert.pem());
-    let link = Link::open(&options).await.unwrap();
+    let link = Link::open(&options, random()).await.unwrap();
     link.command(redis::cmd("SET").arg("k").arg("v"), b"k").await.unwrap();
     assert_eq!(server.ask::<String>(&["GET", "k"]), "v");
 
     options.trusted_roots_pem = None;
-    let error = Link::open(&options).await.unwrap_err().to_string();
+    let error = Link::open(&options, random()).await.unwrap_err().to_string();
     assert!(error.contains("certificate"), "{error}");
     options.trusted_roots_pem = Some("no certificate".to_owned());
-    assert!(matches!(Link::open(&options).await, Err(OpenError::TrustedRoots)));
+    assert!(matches!(Link::open(&options, random()).await, Err(OpenError::TrustedRoots)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,7 +171,8 @@ async fn in_a_cluster_every_key_is_found_and_so_is_the_clock() {
         assert!(master.ask::<u64>(&["DBSIZE"]) > 0, "a shard got nothing");
         assert_eq!(error_count(master.port(), "MOVED"), 0, "the map was wrong");
     }
-    let alone = Link::open(&RedisOptions::new(cluster.masters[0].url())).await.unwrap_err().to_string();
+    let alone =
+        Link::open(&RedisOptions::new(cluster.masters[0].url()), random()).await.unwrap_err().to_string();
     assert!(alone.contains("redis+cluster://"), "{alone}");
     assert_eq!(link.checkup().findings().iter().filter(|finding| finding.what == "store version").count(), 3);
 }
@@ -199,9 +189,8 @@ async fn keys_on_the_move_are_followed() {
     cluster.begin_move(slot);
     assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(1));
     assert!(error_count(from.port(), "ASK") > 0, "no request was redirected for a moment");
-    let mut pipeline = redis::pipe();
-    pipeline.add_command(get.clone()).add_command(get.clone());
-    assert_eq!(link.pipeline(&pipeline, key.as_bytes()).await.unwrap(), [Value::Int(2), Value::Int(3)]);
+    assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(2));
+    assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(3));
 
     cluster.end_move(slot);
     assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(4));
@@ -221,7 +210,7 @@ async fn sentinels_are_asked_for_the_master_even_if_some_are_dead() {
 #[tokio::test(flavor = "multi_thread")]
 async fn g13_a_server_that_evicts_is_refused_with_the_command_that_mends_it() {
     let server = Server::with(&["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
-    let error = Link::open(&RedisOptions::new(server.url())).await.unwrap_err();
+    let error = Link::open(&RedisOptions::new(server.url()), random()).await.unwrap_err();
     assert!(matches!(error, OpenError::Unfit(_)), "{error:?}");
     let told = error.to_string();
     assert!(told.contains("allkeys-lru"), "{told}");
@@ -233,17 +222,21 @@ async fn g13_a_server_that_evicts_is_refused_with_the_command_that_mends_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn g13_the_promise_is_what_the_settings_make_it() {
     for (settings, durability, state) in [
-        (&["appendonly yes", "appendfsync always"][..], Durability::Fsync, State::Good),
-        (&["appendonly yes", "appendfsync everysec"], Durability::EverySecond, State::Note),
-        (&["appendonly yes", "appendfsync no"], Durability::Eventually, State::Note),
-        (&["appendonly no"], Durability::Memory, State::Note),
+        (&["appendonly yes", "appendfsync always"][..], Durability::Fsync, FindingState::Good),
+        (&["appendonly yes", "appendfsync everysec"], Durability::EverySecond, FindingState::Note),
+        (&["appendonly yes", "appendfsync no"], Durability::Eventually, FindingState::Note),
+        (&["appendonly no"], Durability::Memory, FindingState::Note),
     ] {
         let server = Server::with(settings);
-        let checkup = Checkup::of(&RedisOptions::new(server.url())).await.unwrap();
+        let checkup = Checkup::of(&RedisOptions::new(server.url()), random()).await.unwrap();
         assert_eq!(checkup.durability(), durability, "{settings:?}");
         let finding =
             checkup.findings().into_iter().find(|finding| finding.what == "store durability").unwrap();
-        assert_eq!((finding.state, finding.fix.is_some()), (state, state == State::Note), "{finding:?}");
+        assert_eq!(
+            (finding.state, finding.fix.is_some()),
+            (state, state == FindingState::Note),
+            "{finding:?}"
+        );
     }
 }
 
@@ -255,13 +248,13 @@ async fn g13_what_a_managed_server_hides_is_read_elsewhere_or_said_to_be_unknown
         "appendonly yes",
         "user default on nopass ~* &* +@all -config",
     ]);
-    let checkup = Checkup::of(&RedisOptions::new(server.url())).await.unwrap();
+    let checkup = Checkup::of(&RedisOptions::new(server.url()), random()).await.unwrap();
     assert!(error_count(server.port(), "NOPERM") > 0, "nothing was forbidden");
     assert_eq!(checkup.durability(), Durability::Unknown);
     let found = |what: &str| checkup.findings().into_iter().find(|finding| finding.what == what).unwrap();
-    assert_eq!(found("store eviction").state, State::Bad, "INFO tells the policy");
+    assert_eq!(found("store eviction").state, FindingState::Bad, "INFO tells the policy");
     assert!(found("store durability").found.contains("hides"));
-    assert_eq!(found("store memory").state, State::Good);
+    assert_eq!(found("store memory").state, FindingState::Good);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
 
+mod batcher;
 mod breakers;
 mod clustered;
 mod contract;
@@ -13,11 +14,11 @@ mod hints;
 mod link;
 mod memory;
 mod orphans;
-mod parts;
+mod partitions;
 mod place;
 mod records;
 mod repeated;
 mod scripts;
 mod server;
-mod together;
+mod upgrade;
 mod valkey;

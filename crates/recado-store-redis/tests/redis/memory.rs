@@ -1,12 +1,13 @@
 //! Memory of a waiting job, and of jobs that are gone.
 
+use recado_store::prelude::*;
 use std::time::Duration;
 
-use recado_core::{JobId, NewJob, Payload, Timestamp};
-use recado_store::{Retention, Settlement, Store};
+use recado_core::{JobId, NewJob, Payload, Random, Timestamp};
+use recado_store::{Retention, Settlement};
 use recado_store_redis::{RedisOptions, RedisStore};
 
-use crate::given::{T0, claim, delivered, job, jobs};
+use crate::given::{T0, claim, delivered, job, jobs, random};
 use crate::server::Server;
 
 /// Issue 5's bound on what Redis spends on a pending job with a payload of 300 bytes.
@@ -21,8 +22,8 @@ fn used_bytes(server: &Server) -> u64 {
 }
 
 /// A random UUID, as an outbox makes them.
-fn uuid(random: &mut fastrand::Rng) -> JobId {
-    let hex = format!("{:032x}", random.u128(..));
+fn uuid(random: &Random) -> JobId {
+    let hex = format!("{:016x}{:016x}", random.next_u64(), random.next_u64());
     JobId::new(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
         .unwrap()
 }
@@ -30,18 +31,18 @@ fn uuid(random: &mut fastrand::Rng) -> JobId {
 /// Memory of a job that callers enqueue, each with a clock that is some milliseconds off.
 async fn cost_of_a_job(clocks_ms: &[i64]) -> u64 {
     let server = Server::start();
-    let store = RedisStore::open(&RedisOptions::new(server.url())).await.unwrap();
+    let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     let text = format!(r#"{{"to":["ana@example.com"],"subject":"Olá","text":"{}"}}"#, "x".repeat(247));
     let data = Payload::new(&text).unwrap();
     assert_eq!(data.as_str().len(), 300);
-    let mut random = fastrand::Rng::with_seed(5);
+    let ids = Random::from_seed(5);
     // What does not grow with the jobs is there before they are counted.
     store.enqueue(jobs(0..64)).await.unwrap();
     let before = used_bytes(&server);
     for (nth, clock_ms) in (0..JOBS as i64 / 1_000).zip(clocks_ms.iter().cycle()) {
         let at = Timestamp::from_millis(T0.as_millis() + nth + clock_ms);
         let new = (0..1_000).map(|_| NewJob {
-            id: uuid(&mut random),
+            id: uuid(&ids),
             data: data.clone(),
             enqueued_at: at,
             due_at: at,
@@ -67,7 +68,7 @@ async fn callers_that_arrive_in_another_order_than_they_asked_cost_no_more() {
 #[tokio::test]
 async fn jobs_that_are_pruned_leave_next_to_nothing() {
     let server = Server::start();
-    let store = RedisStore::open(&RedisOptions::new(server.url())).await.unwrap();
+    let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     let mut after_first = 0;
     for round in 0..4 {
         store.enqueue(jobs(round * 2_000..(round + 1) * 2_000)).await.unwrap();

@@ -1,12 +1,13 @@
 //! Leases that ran out while Redis could not be reached.
 
+use recado_store::prelude::*;
 use std::time::Duration;
 
 use recado_core::Lease;
-use recado_store::{Claim, Extended, Pick, Store, StoreError};
+use recado_store::{Claim, Extended, Pick, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
 
-use crate::given::{HOUR, T0, claim, jobs};
+use crate::given::{HOUR, T0, claim, jobs, random};
 use crate::server::Server;
 
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -36,11 +37,11 @@ async fn look_until_taken(store: &RedisStore) -> Vec<Lease> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_redis_was_away_the_living_extend_their_leases_before_anybody_takes_them_over() {
+async fn after_redis_was_away_living_nodes_extend_their_leases_before_others_take_them_over() {
     let mut server = Server::durable();
-    let options = RedisOptions { timeout: TIMEOUT, respite: LEASE, ..RedisOptions::new(server.url()) };
-    let holder = RedisStore::open(&options).await.unwrap();
-    let other = RedisStore::open(&options).await.unwrap();
+    let options = RedisOptions { timeout: TIMEOUT, orphan_grace: LEASE, ..RedisOptions::new(server.url()) };
+    let holder = RedisStore::open(&options, random()).await.unwrap();
+    let other = RedisStore::open(&options, random()).await.unwrap();
     holder.enqueue(jobs(0..3)).await.unwrap();
     let soon = Claim { lease_until: T0.plus(LEASE), ..claim(1) };
     let first = holder.claim(soon.clone()).await.unwrap().leases.remove(0);
@@ -49,6 +50,7 @@ async fn after_redis_was_away_the_living_extend_their_leases_before_anybody_take
     server.kill();
     tokio::time::sleep(2 * TIMEOUT).await;
     server.restart();
+    while holder.counts(T0).await.is_err() {}
     assert!(look(&other).await.is_empty(), "their holder could not reach Redis either");
     let extended = holder.extend(vec![held[0].token], T0.plus(HOUR * 2)).await.unwrap();
     assert_eq!(extended, [Extended::Until(T0.plus(HOUR * 2))]);

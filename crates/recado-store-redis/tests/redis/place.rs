@@ -9,6 +9,7 @@ use recado_store::Store;
 use recado_store::conformance::Home;
 use recado_store_redis::{RedisOptions, RedisStore};
 
+use crate::given::random;
 use crate::server::{Cluster, Server};
 
 /// Never, as far as a test is concerned: no waiter is rung without a reason.
@@ -60,8 +61,12 @@ impl<S> Place<S> {
     fn on(server: Arc<S>, url: String) -> Self {
         static PLACES: AtomicU64 = AtomicU64::new(0);
         let prefix = format!("place-{}", PLACES.fetch_add(1, Ordering::Relaxed)).into();
-        let options =
-            RedisOptions { prefix, ring_every: NEVER, respite: Duration::ZERO, ..RedisOptions::new(url) };
+        let options = RedisOptions {
+            prefix,
+            wake_every: NEVER,
+            orphan_grace: Duration::ZERO,
+            ..RedisOptions::new(url)
+        };
         Place { server, options }
     }
 
@@ -72,12 +77,12 @@ impl<S> Place<S> {
 
     /// Waiters look again as often as in production.
     pub fn ringing(mut self) -> Self {
-        self.options.ring_every = RedisOptions::new("").ring_every;
+        self.options.wake_every = RedisOptions::new("").wake_every;
         self
     }
 
     pub async fn store(&self) -> RedisStore {
-        RedisStore::open(&self.options).await.unwrap()
+        RedisStore::open(&self.options, random()).await.unwrap()
     }
 }
 
@@ -108,11 +113,11 @@ impl Home for Disk {
         }
         self.opened = true;
         let options = RedisOptions {
-            ring_every: NEVER,
-            respite: Duration::ZERO,
+            wake_every: NEVER,
+            orphan_grace: Duration::ZERO,
             ..RedisOptions::new(self.server.url())
         };
-        Arc::new(RedisStore::open(&options).await.unwrap())
+        Arc::new(RedisStore::open(&options, random()).await.unwrap())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The audit streams, as the archiver reads them.
 
-use recado_store::{AuditSpan, Store, StoreError};
+use recado_store::prelude::*;
+use recado_store::{AuditSpan, StoreError};
 
 use crate::given::{T0, claim, delivered, jobs};
 use crate::place::Place;
@@ -18,7 +19,7 @@ async fn each_partition_has_a_stream_of_its_own() {
     assert_eq!(leases.len(), 30);
     store.settle(leases.iter().map(delivered).collect()).await.unwrap();
     let span = |part| AuditSpan { part, after: 0, newest_first: false };
-    assert_eq!(store.audit_parts(), 4, "the notes have one, too");
+    assert_eq!(store.audit_parts(), 4, "the key-value entries have one, too");
     let mut counts = Vec::new();
     for part in 0..3 {
         counts.push(store.audit_in(span(part), 100).await.unwrap().len());

@@ -1,10 +1,11 @@
 //! Requests that were carried out although the answer was lost, repeated.
 
 use recado_core::{AuditKind, NewJob, Status};
-use recado_store::{Enqueued, NoteWrite, Noted, Settled, Settlement, Shelf, Store, StoreError};
+use recado_store::prelude::*;
+use recado_store::{Enqueued, KvWrite, KvWritten, Namespace, Settled, Settlement, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
 
-use crate::given::{T0, claim, delivered, job, jobs};
+use crate::given::{T0, claim, delivered, job, jobs, random};
 use crate::place::Place;
 use crate::server::{Mode, Proxy, Server};
 
@@ -25,9 +26,9 @@ impl Scene {
         near.enqueue(vec![job("before")]).await.unwrap();
         let lease = near.claim(claim(1)).await.unwrap().leases.remove(0);
         near.settle(vec![delivered(&lease)]).await.unwrap();
-        near.write_notes(vec![note("before")], T0).await.unwrap();
+        near.kv_write(vec![new_entry("before")], T0).await.unwrap();
         let options = RedisOptions { url: proxy.url(), ..place.options.clone() };
-        let far = RedisStore::open(&options).await.unwrap();
+        let far = RedisStore::open(&options, random()).await.unwrap();
         Scene { _place: place, proxy, far, near }
     }
 
@@ -60,7 +61,7 @@ async fn a_claim_asked_for_again_gives_the_same_leases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_whoever_asks_again_does_not_want_any_more_goes_back_in_line() {
+async fn what_a_repeated_claim_does_not_want_any_more_goes_back_in_line() {
     let scene = Scene::new().await;
     scene.near.enqueue(jobs(0..5)).await.unwrap();
     scene.lose(scene.far.claim(claim(5))).await;
@@ -136,20 +137,27 @@ async fn jobs_enqueued_again_are_duplicates() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_note_written_again_meets_its_own_version() {
+async fn an_entry_written_again_meets_its_own_version() {
     let scene = Scene::new().await;
-    scene.lose(scene.far.write_notes(vec![note("acme")], T0)).await;
-    let version = scene.near.note(SHELF, "acme", T0).await.unwrap().unwrap().version;
-    let again = until_answered(|| scene.far.write_notes(vec![note("acme")], T0)).await;
-    assert_eq!(again, [Noted::Conflict { version }], "a reader finds what it wrote");
+    scene.lose(scene.far.kv_write(vec![new_entry("acme")], T0)).await;
+    let version = scene.near.kv_get(NAMESPACE, "acme", T0).await.unwrap().unwrap().version;
+    let again = until_answered(|| scene.far.kv_write(vec![new_entry("acme")], T0)).await;
+    assert_eq!(again, [KvWritten::Conflict { version }], "a reader finds what it wrote");
 }
 
-const SHELF: Shelf = Shelf::new("pauses");
+const NAMESPACE: Namespace = Namespace::new("pauses");
 
-/// Writes a note that is not there yet.
-fn note(key: &str) -> NoteWrite {
+/// Writes an entry that is not there yet.
+fn new_entry(key: &str) -> KvWrite {
     let value = Some(recado_core::Payload::trusted("1"));
-    NoteWrite { shelf: SHELF, key: key.into(), value, expect: Some(0), expires_at: None, audit: Vec::new() }
+    KvWrite {
+        namespace: NAMESPACE,
+        key: key.into(),
+        value,
+        expect: Some(0),
+        expires_at: None,
+        audit: Vec::new(),
+    }
 }
 
 /// The connection that lost an answer is given up, and another one takes a moment.

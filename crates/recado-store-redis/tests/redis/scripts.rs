@@ -1,19 +1,20 @@
 //! Promises of this store alone: its scripts, its packing and its bounds.
 
+use recado_store::prelude::*;
 use std::time::Duration;
 
 use recado_core::{AttemptResult, CompanyId, NewJob, Payload, Status, Transition};
-use recado_store::{Claim, Extended, Pick, Settled, Settlement, Store, StoreError};
+use recado_store::{Claim, Extended, Pick, Settled, Settlement, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
 
-use crate::given::{HOUR, T0, claim, delivered, job, jobs};
+use crate::given::{HOUR, T0, claim, delivered, job, jobs, random};
 use crate::place::Place;
 use crate::server::Server;
 
 #[tokio::test]
 async fn scripts_survive_a_server_that_forgets_them() {
     let server = Server::start();
-    let store = RedisStore::open(&RedisOptions::new(server.url())).await.unwrap();
+    let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     let forget = || server.ask::<()>(&["SCRIPT", "FLUSH"]);
     store.enqueue(jobs(0..1)).await.unwrap();
     forget();
@@ -155,7 +156,7 @@ async fn what_has_become_due_is_put_in_line_a_bounded_number_at_a_time() {
 #[tokio::test]
 async fn a_full_server_refuses_new_jobs_and_lets_everything_else_go_on() {
     let server = Server::start();
-    let store = RedisStore::open(&RedisOptions::new(server.url())).await.unwrap();
+    let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     store.enqueue(jobs(0..3)).await.unwrap();
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = store.enqueue(jobs(3..6)).await;
@@ -199,7 +200,7 @@ async fn jobs_that_are_due_when_they_come_stand_where_they_came() {
 }
 
 #[tokio::test]
-async fn what_a_claim_took_off_a_list_and_nobody_got_is_back_in_its_place() {
+async fn what_a_claim_took_off_a_list_and_did_not_lease_is_back_in_its_place() {
     let place = Place::single();
     let store = place.store().await;
     let of = |tenant: &str, n: usize| NewJob {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redis::{ConnectionLike, FromRedisValue};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
 pub use cluster::Cluster;
@@ -124,9 +124,11 @@ impl Server {
         self.settings.push(setting.to_owned());
     }
 
-    /// It stops where it is, with its connections open.
+    /// It stops where it is, with its connections open. Returns when it stands still.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        let stopped = waitpid(Some(self.running.as_ref().expect("it runs").id()), WaitOptions::UNTRACED);
+        assert!(stopped.is_ok_and(|status| status.is_some()), "port {}: it does not stop", self.port);
     }
 
     pub fn resume(&self) {
@@ -136,6 +138,11 @@ impl Server {
     /// Past a connection of our own, so that nothing of the code under test is involved.
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
         ask(self.port, words)
+    }
+
+    /// As [`Server::ask`], with words that are not text.
+    pub fn send<T: FromRedisValue>(&self, command: &redis::Cmd) -> T {
+        try_send(self.port, command).unwrap_or_else(|error| panic!("port {}: {error}", self.port))
     }
 
     pub fn wait_for_log(&self, words: &str) {
@@ -184,9 +191,12 @@ impl Running {
         }
     }
 
+    fn id(&self) -> Pid {
+        i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id")
+    }
+
     fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(id, signal).expect("our own process");
+        kill_process(self.id(), signal).expect("our own process");
     }
 }
 
@@ -203,12 +213,14 @@ pub fn ask<T: FromRedisValue>(port: u16, words: &[&str]) -> T {
 }
 
 pub fn try_ask<T: FromRedisValue>(port: u16, words: &[&str]) -> redis::RedisResult<T> {
+    try_send(port, redis::cmd(words[0]).arg(&words[1..]))
+}
+
+fn try_send<T: FromRedisValue>(port: u16, command: &redis::Cmd) -> redis::RedisResult<T> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     let mut connection = client.get_connection_with_timeout(PATIENCE)?;
     connection.set_read_timeout(Some(PATIENCE))?;
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    redis::from_redis_value(connection.req_command(&command)?.extract_error()?).map_err(Into::into)
+    redis::from_redis_value(connection.req_command(command)?.extract_error()?).map_err(Into::into)
 }
 
 /// Asks until the answer pleases, for what servers do not log.

@@ -9,7 +9,7 @@ use super::given::{
 };
 use super::moving::{elsewhere, every_stage, given_by};
 use super::snapshot::Snapshot;
-use crate::{Cancelled, Discarded, Enqueued, Extended, NoteWrite, Pick, Redriven, Retention, Settled};
+use crate::{Cancelled, Discarded, Enqueued, Extended, KvWrite, Pick, Redriven, Retention, Settled};
 
 /// Ends the store in good order and opens it again.
 pub async fn reopen(desk: Desk, home: &mut dyn Home) -> Desk {
@@ -164,25 +164,25 @@ pub async fn the_trail_is_there_and_its_numbers_go_on(home: &mut dyn Home) {
 pub async fn notes_are_there_with_their_versions(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     let version = desk.written(write("kept", "1"), T0).await;
-    desk.written(NoteWrite { expires_at: Some(T0.plus(HOUR)), ..write("for-an-hour", "2") }, T0).await;
+    desk.written(KvWrite { expires_at: Some(T0.plus(HOUR)), ..write("for-an-hour", "2") }, T0).await;
     desk.written(write("removed", "3"), T0).await;
-    desk.written(NoteWrite { value: None, ..write("removed", "3") }, T0).await;
-    let before = desk.0.notes(ACCOUNTS, T0).await.unwrap();
+    desk.written(KvWrite { value: None, ..write("removed", "3") }, T0).await;
+    let before = desk.0.kv_list(ACCOUNTS, T0).await.unwrap();
     let desk = reopen(desk, home).await;
-    assert_eq!(desk.0.notes(ACCOUNTS, T0).await.unwrap(), before);
+    assert_eq!(desk.0.kv_list(ACCOUNTS, T0).await.unwrap(), before);
     drop(desk);
     let desk = Desk::at(home).await;
-    assert_eq!(desk.0.notes(ACCOUNTS, T0).await.unwrap(), before);
+    assert_eq!(desk.0.kv_list(ACCOUNTS, T0).await.unwrap(), before);
     assert_eq!(desk.note("for-an-hour", T0.plus(HOUR)).await, None);
-    desk.written(NoteWrite { expect: Some(version), ..write("kept", "4") }, T0).await;
+    desk.written(KvWrite { expect: Some(version), ..write("kept", "4") }, T0).await;
 }
 
 pub async fn no_version_is_given_again(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     let read = desk.written(write("a", "1"), T0).await;
-    desk.written(NoteWrite { value: None, ..write("a", "1") }, T0).await;
+    desk.written(KvWrite { value: None, ..write("a", "1") }, T0).await;
     let desk = reopen(desk, home).await;
-    let written = desk.written(NoteWrite { expect: Some(0), ..write("a", "2") }, T0).await;
+    let written = desk.written(KvWrite { expect: Some(0), ..write("a", "2") }, T0).await;
     assert!(written > read, "{written} was given after {read}");
 }
 

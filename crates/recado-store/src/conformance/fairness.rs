@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::fair::TURN_JOBS;
+use recado_core::fairness::TURN_JOBS;
 use recado_core::{CompanyId, NewJob};
 
 use super::Home;

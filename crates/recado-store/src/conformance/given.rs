@@ -12,8 +12,8 @@ use recado_core::{
 
 use super::Home;
 use crate::{
-    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobView, Note, NoteWrite, Noted, Pick,
-    Redrive, Redriven, Settled, Settlement, Shelf, Store, TenantFilter, TenantView, Turns,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobView, KvEntry, KvWrite, KvWritten,
+    Namespace, Pick, Redrive, Redriven, Settled, Settlement, Store, TenantFilter, TenantView, Turns,
 };
 
 pub const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
@@ -24,9 +24,9 @@ pub const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Time that the dead letters of the checks are kept.
 pub const DEAD_TTL: Duration = Duration::from_secs(7 * 24 * 3_600);
 
-/// The shelves of the checks.
-pub const ACCOUNTS: Shelf = Shelf::new("accounts");
-pub const ENDPOINTS: Shelf = Shelf::new("webhook-endpoints");
+/// The namespaces of the checks.
+pub const ACCOUNTS: Namespace = Namespace::new("accounts");
+pub const ENDPOINTS: Namespace = Namespace::new("webhook-endpoints");
 
 pub const BODY: BodyHash = BodyHash(1);
 pub const OTHER_BODY: BodyHash = BodyHash(2);
@@ -141,10 +141,10 @@ pub fn every_transition(lease: &Lease, now: Timestamp) -> [Transition; 6] {
     ]
 }
 
-/// Writes `value` on the shelf of accounts, whatever is there.
-pub fn write(key: &str, value: &str) -> NoteWrite {
-    NoteWrite {
-        shelf: ACCOUNTS,
+/// Writes `value` on the namespace of accounts, whatever is there.
+pub fn write(key: &str, value: &str) -> KvWrite {
+    KvWrite {
+        namespace: ACCOUNTS,
         key: key.into(),
         value: Some(payload(value)),
         expect: None,
@@ -353,20 +353,20 @@ impl Desk {
         self.0.audit(&id(name)).await.unwrap().into_iter().map(|event| event.kind).collect()
     }
 
-    pub async fn write(&self, write: NoteWrite, now: Timestamp) -> Noted {
-        self.0.write_notes(vec![write], now).await.unwrap()[0]
+    pub async fn write(&self, write: KvWrite, now: Timestamp) -> KvWritten {
+        self.0.kv_write(vec![write], now).await.unwrap()[0]
     }
 
     /// Writes what nothing stands against, and says which version it has now.
-    pub async fn written(&self, write: NoteWrite, now: Timestamp) -> u64 {
+    pub async fn written(&self, write: KvWrite, now: Timestamp) -> u64 {
         match self.write(write, now).await {
-            Noted::Done { version } => version,
+            KvWritten::Done { version } => version,
             conflict => panic!("not written: {conflict:?}"),
         }
     }
 
-    pub async fn note(&self, key: &str, now: Timestamp) -> Option<Note> {
-        self.0.note(ACCOUNTS, key, now).await.unwrap()
+    pub async fn note(&self, key: &str, now: Timestamp) -> Option<KvEntry> {
+        self.0.kv_get(ACCOUNTS, key, now).await.unwrap()
     }
 
     /// Enqueues a job, on a route of its own, and leads it to a stage at `T0`.

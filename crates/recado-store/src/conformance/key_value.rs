@@ -9,28 +9,28 @@ use super::Home;
 use super::auditing::{on_record, trim};
 use super::given::{ACCOUNTS, Desk, ENDPOINTS, HOUR, SECOND, T0, payload, write};
 use super::snapshot::Snapshot;
-use crate::{Note, NoteWrite, Noted, Pruned, Retention};
+use crate::{KvEntry, KvWrite, KvWritten, Pruned, Retention};
 
 /// Keeps all jobs.
 const ENDED_KEPT: Retention = Retention { ended_max_age: Duration::MAX, ended_max_count: u64::MAX };
 
-fn remove(key: &str) -> NoteWrite {
-    NoteWrite { value: None, ..write(key, "null") }
+fn remove(key: &str) -> KvWrite {
+    KvWrite { value: None, ..write(key, "null") }
 }
 
-fn expecting(version: u64, write: NoteWrite) -> NoteWrite {
-    NoteWrite { expect: Some(version), ..write }
+fn expecting(version: u64, write: KvWrite) -> KvWrite {
+    KvWrite { expect: Some(version), ..write }
 }
 
-fn until(at: Timestamp, write: NoteWrite) -> NoteWrite {
-    NoteWrite { expires_at: Some(at), ..write }
+fn until(at: Timestamp, write: KvWrite) -> KvWrite {
+    KvWrite { expires_at: Some(at), ..write }
 }
 
 fn just_before(at: Timestamp) -> Timestamp {
     Timestamp::from_millis(at.as_millis() - 1)
 }
 
-fn keys(notes: &[Note]) -> Vec<&str> {
+fn keys(notes: &[KvEntry]) -> Vec<&str> {
     notes.iter().map(|note| &*note.key).collect()
 }
 
@@ -41,9 +41,9 @@ pub async fn a_note_is_read_as_it_was_written(home: &mut dyn Home) {
     let version = desk.written(until(T0.plus(HOUR), write("smtp-1", value)), T0).await;
     assert!(version > 0, "0 stands for absence");
     let written =
-        Note { key: "smtp-1".into(), value: payload(value), version, expires_at: Some(T0.plus(HOUR)) };
+        KvEntry { key: "smtp-1".into(), value: payload(value), version, expires_at: Some(T0.plus(HOUR)) };
     assert_eq!(desk.note("smtp-1", T0).await, Some(written.clone()));
-    assert_eq!(desk.0.notes(ACCOUNTS, T0).await.unwrap(), [written]);
+    assert_eq!(desk.0.kv_list(ACCOUNTS, T0).await.unwrap(), [written]);
 }
 
 pub async fn a_shelf_is_read_by_key_and_shelves_do_not_mix(home: &mut dyn Home) {
@@ -52,16 +52,16 @@ pub async fn a_shelf_is_read_by_key_and_shelves_do_not_mix(home: &mut dyn Home) 
     for key in sorted.iter().rev() {
         desk.written(write(key, "1"), T0).await;
     }
-    desk.written(NoteWrite { shelf: ENDPOINTS, ..write("a", "2") }, T0).await;
-    assert_eq!(keys(&desk.0.notes(ACCOUNTS, T0).await.unwrap()), sorted);
-    let other = desk.0.notes(ENDPOINTS, T0).await.unwrap();
+    desk.written(KvWrite { namespace: ENDPOINTS, ..write("a", "2") }, T0).await;
+    assert_eq!(keys(&desk.0.kv_list(ACCOUNTS, T0).await.unwrap()), sorted);
+    let other = desk.0.kv_list(ENDPOINTS, T0).await.unwrap();
     assert_eq!((keys(&other), other[0].value.as_str()), (vec!["a"], "2"));
     for key in sorted {
         let found = desk.note(key, T0).await.unwrap();
         assert_eq!((&*found.key, found.value.as_str()), (key, "1"));
     }
     desk.written(remove("a"), T0).await;
-    assert!(desk.0.note(ENDPOINTS, "a", T0).await.unwrap().is_some(), "the other shelf lost its note");
+    assert!(desk.0.kv_get(ENDPOINTS, "a", T0).await.unwrap().is_some(), "the other namespace lost its note");
 }
 
 pub async fn a_write_that_expects_nothing_replaces_whatever_is_there(home: &mut dyn Home) {
@@ -72,19 +72,19 @@ pub async fn a_write_that_expects_nothing_replaces_whatever_is_there(home: &mut 
     let found = desk.note("a", T0).await.unwrap();
     assert_eq!((found.value.as_str(), found.version), ("2", second));
     assert_eq!(found.expires_at, None, "the end is written anew as well");
-    assert_eq!(desk.0.notes(ACCOUNTS, T0).await.unwrap().len(), 1);
+    assert_eq!(desk.0.kv_list(ACCOUNTS, T0).await.unwrap().len(), 1);
 }
 
 pub async fn a_write_happens_only_at_the_version_that_it_expects(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
-    let absent = Noted::Conflict { version: 0 };
+    let absent = KvWritten::Conflict { version: 0 };
     assert_eq!(desk.write(expecting(1, write("a", "1")), T0).await, absent, "there is none to replace");
     assert_eq!(desk.write(expecting(1, remove("a")), T0).await, absent, "there is none to remove");
     let first = desk.written(expecting(0, write("a", "1")), T0).await;
     let second = desk.written(expecting(first, write("a", "2")), T0).await;
 
     let before = Snapshot::of(&desk, T0).await;
-    let conflict = Noted::Conflict { version: second };
+    let conflict = KvWritten::Conflict { version: second };
     for expected in [0, first, second + 1, u64::MAX] {
         assert_eq!(desk.write(expecting(expected, write("a", "3")), T0).await, conflict, "{expected}");
         assert_eq!(desk.write(expecting(expected, remove("a")), T0).await, conflict, "{expected}");
@@ -95,16 +95,16 @@ pub async fn a_write_happens_only_at_the_version_that_it_expects(home: &mut dyn 
 
 pub async fn a_removed_note_is_not_there(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
-    let gone = Noted::Done { version: 0 };
+    let gone = KvWritten::Done { version: 0 };
     let version = desk.written(write("a", "1"), T0).await;
     assert_eq!(desk.write(expecting(version, remove("a")), T0).await, gone);
     assert_eq!(desk.note("a", T0).await, None);
-    assert_eq!(desk.0.notes(ACCOUNTS, T0).await.unwrap(), []);
+    assert_eq!(desk.0.kv_list(ACCOUNTS, T0).await.unwrap(), []);
     assert_eq!(desk.write(remove("a"), T0).await, gone, "removing it again is safe");
     assert_eq!(desk.write(expecting(0, remove("a")), T0).await, gone);
     assert_eq!(
         desk.write(expecting(version, remove("a")), T0).await,
-        Noted::Conflict { version: 0 },
+        KvWritten::Conflict { version: 0 },
         "a writer that expects a value learns that there is none"
     );
 }
@@ -113,8 +113,8 @@ pub async fn versions_grow_over_all_shelves(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     let mut last = 0;
     for round in 0..20 {
-        let shelf = [ACCOUNTS, ENDPOINTS][round % 2];
-        let version = desk.written(NoteWrite { shelf, ..write(["a", "b", "c"][round % 3], "1") }, T0).await;
+        let namespace = [ACCOUNTS, ENDPOINTS][round % 2];
+        let version = desk.written(KvWrite { namespace, ..write(["a", "b", "c"][round % 3], "1") }, T0).await;
         assert!(version > last, "{version} came after {last}");
         last = version;
     }
@@ -127,15 +127,15 @@ pub async fn a_note_written_again_is_not_taken_for_the_old_one(home: &mut dyn Ho
     for way in ["removed", "expired", "expired and pruned"] {
         let read = desk.written(until(later, write("a", "\"old\"")), T0).await;
         match way {
-            "removed" => assert_eq!(desk.write(remove("a"), T0).await, Noted::Done { version: 0 }),
+            "removed" => assert_eq!(desk.write(remove("a"), T0).await, KvWritten::Done { version: 0 }),
             "expired" => {}
-            _ => assert_eq!(desk.0.prune(ENDED_KEPT, later).await.unwrap().notes, 1),
+            _ => assert_eq!(desk.0.prune(ENDED_KEPT, later).await.unwrap().kv_entries, 1),
         }
         let now = if way == "removed" { T0 } else { later };
         let written = desk.written(expecting(0, write("a", "\"new\"")), now).await;
         assert!(written > read, "{way}: {written} came after {read}");
         let slow = desk.write(expecting(read, write("a", "\"slow\"")), now).await;
-        assert_eq!(slow, Noted::Conflict { version: written }, "{way}");
+        assert_eq!(slow, KvWritten::Conflict { version: written }, "{way}");
         assert_eq!(desk.note("a", now).await.unwrap().value.as_str(), "\"new\"", "{way}");
         desk.written(remove("a"), now).await;
     }
@@ -147,11 +147,11 @@ pub async fn a_note_whose_time_is_over_is_absent_to_every_verb(home: &mut dyn Ho
     let version = desk.written(until(end, write("a", "1")), T0).await;
     desk.written(write("b", "2"), T0).await;
     assert!(desk.note("a", just_before(end)).await.is_some());
-    assert_eq!(keys(&desk.0.notes(ACCOUNTS, just_before(end)).await.unwrap()), ["a", "b"]);
+    assert_eq!(keys(&desk.0.kv_list(ACCOUNTS, just_before(end)).await.unwrap()), ["a", "b"]);
     assert_eq!(desk.note("a", end).await, None);
-    assert_eq!(keys(&desk.0.notes(ACCOUNTS, end).await.unwrap()), ["b"]);
+    assert_eq!(keys(&desk.0.kv_list(ACCOUNTS, end).await.unwrap()), ["b"]);
 
-    let absent = Noted::Conflict { version: 0 };
+    let absent = KvWritten::Conflict { version: 0 };
     assert_eq!(desk.write(expecting(version, write("a", "3")), end).await, absent);
     assert_eq!(desk.write(expecting(version, remove("a")), end).await, absent);
     desk.written(expecting(0, write("a", "4")), end).await;
@@ -163,44 +163,44 @@ pub async fn a_note_that_is_over_when_it_is_written_was_never_there(home: &mut d
     desk.written(write("a", "1"), T0).await;
     desk.written(until(T0, write("a", "2")), T0).await;
     assert_eq!(desk.note("a", T0).await, None, "it took the place of the old one");
-    assert_eq!(desk.0.prune(ENDED_KEPT, T0).await.unwrap().notes, 1);
+    assert_eq!(desk.0.prune(ENDED_KEPT, T0).await.unwrap().kv_entries, 1);
 }
 
 pub async fn notes_whose_time_is_over_are_pruned_and_no_others(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     let end = T0.plus(HOUR);
     desk.written(until(end, write("over", "1")), T0).await;
-    desk.written(NoteWrite { shelf: ENDPOINTS, ..until(end, write("over", "1")) }, T0).await;
+    desk.written(KvWrite { namespace: ENDPOINTS, ..until(end, write("over", "1")) }, T0).await;
     desk.written(until(end.plus(SECOND), write("not-yet", "1")), T0).await;
     desk.written(until(end, write("lifted", "1")), T0).await;
     desk.written(write("lifted", "1"), T0).await;
     desk.written(write("for-good", "1"), T0).await;
     assert_eq!(desk.0.prune(ENDED_KEPT, just_before(end)).await.unwrap(), Pruned::default());
     let pruned = desk.0.prune(ENDED_KEPT, end).await.unwrap();
-    assert_eq!(pruned, Pruned { notes: 2, ..Pruned::default() });
-    assert_eq!(keys(&desk.0.notes(ACCOUNTS, T0).await.unwrap()), ["for-good", "lifted", "not-yet"]);
+    assert_eq!(pruned, Pruned { kv_entries: 2, ..Pruned::default() });
+    assert_eq!(keys(&desk.0.kv_list(ACCOUNTS, T0).await.unwrap()), ["for-good", "lifted", "not-yet"]);
     assert_eq!(desk.0.prune(ENDED_KEPT, end).await.unwrap(), Pruned::default(), "they are counted once");
 }
 
 pub async fn thousands_of_notes_are_pruned_bite_by_bite(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     let notes = (0..2_500).map(|n| until(T0, write(&format!("note-{n}"), "1"))).collect();
-    desk.0.write_notes(notes, T0).await.unwrap();
+    desk.0.kv_write(notes, T0).await.unwrap();
     let mut removed = 0;
     for _ in 0..1_000 {
         let bite = desk.0.prune(ENDED_KEPT, T0).await.unwrap();
-        removed += bite.notes;
+        removed += bite.kv_entries;
         if !bite.more {
             break;
         }
-        assert!(bite.notes > 0, "there is more, and none of it was taken");
+        assert!(bite.kv_entries > 0, "there is more, and none of it was taken");
     }
     assert_eq!(removed, 2_500);
 }
 
 pub async fn a_batch_of_writes_is_answered_in_order_each_on_its_own(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
-    assert_eq!(desk.0.write_notes(Vec::new(), T0).await.unwrap(), []);
+    assert_eq!(desk.0.kv_write(Vec::new(), T0).await.unwrap(), []);
     let batch = vec![
         expecting(0, write("a", "1")),
         expecting(0, write("a", "2")),
@@ -208,13 +208,13 @@ pub async fn a_batch_of_writes_is_answered_in_order_each_on_its_own(home: &mut d
         remove("b"),
         expecting(0, write("b", "4")),
     ];
-    let answers = desk.0.write_notes(batch, T0).await.unwrap();
+    let answers = desk.0.kv_write(batch, T0).await.unwrap();
     let [
-        Noted::Done { version: first },
-        Noted::Conflict { version: stood },
-        Noted::Done { version: second },
-        Noted::Done { version: 0 },
-        Noted::Done { version: third },
+        KvWritten::Done { version: first },
+        KvWritten::Conflict { version: stood },
+        KvWritten::Done { version: second },
+        KvWritten::Done { version: 0 },
+        KvWritten::Done { version: third },
     ] = answers[..]
     else {
         panic!("{answers:?}");
@@ -227,7 +227,7 @@ pub async fn a_batch_of_writes_is_answered_in_order_each_on_its_own(home: &mut d
 pub async fn a_note_and_its_records_are_written_together_or_not_at_all(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     let act = |company: &str| AuditEvent::about_company(company, AuditKind::TenantPaused, T0).by(Some("ana"));
-    let recorded = |companies: &[&str], write: NoteWrite| NoteWrite {
+    let recorded = |companies: &[&str], write: KvWrite| KvWrite {
         audit: companies.iter().map(|company| act(company)).collect(),
         ..write
     };
@@ -237,8 +237,8 @@ pub async fn a_note_and_its_records_are_written_together_or_not_at_all(home: &mu
         recorded(&["three"], remove("a")),
         write("b", "3"),
     ];
-    let answers = desk.0.write_notes(batch, T0).await.unwrap();
-    assert!(matches!(answers[1], Noted::Conflict { .. }), "{answers:?}");
+    let answers = desk.0.kv_write(batch, T0).await.unwrap();
+    assert!(matches!(answers[1], KvWritten::Conflict { .. }), "{answers:?}");
     let on_record = async |desk: &Desk| {
         let records = on_record(desk).await.into_iter().map(|record| record.event);
         let mut records: Vec<_> = records.collect();
@@ -281,5 +281,5 @@ async fn increment(desk: &Desk) -> bool {
     // The others get their chance between the reading and the writing.
     tokio::task::yield_now().await;
     let write = expecting(version, write("count", &(count + 1).to_string()));
-    matches!(desk.write(write, T0).await, Noted::Done { .. })
+    matches!(desk.write(write, T0).await, KvWritten::Done { .. })
 }

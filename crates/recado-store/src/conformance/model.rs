@@ -16,7 +16,9 @@ use super::given::{self, ACCOUNTS, Desk, ENDPOINTS, T0};
 use super::random::for_any;
 use super::snapshot::{LIST_MAX, Seen, Snapshot, walk_jobs};
 use crate::reference::{Candidate, ReferenceStore};
-use crate::{Claim, Claimed, DeadLetterFilter, JobFilter, JobView, Noted, PageRequest, Pick, TenantFilter};
+use crate::{
+    Claim, Claimed, DeadLetterFilter, JobFilter, JobView, KvWritten, PageRequest, Pick, TenantFilter,
+};
 
 mod parts;
 mod steps;
@@ -163,7 +165,7 @@ impl Pair {
                 let answer = store.discard(discard.clone()).await.unwrap();
                 assert_eq!(answer, model.discard(discard).await.unwrap(), "{what}");
             }
-            Step::WriteNotes(notes) => self.write_notes(notes, what).await,
+            Step::KvWrite(notes) => self.kv_write(notes, what).await,
             Step::Prune(retention) => {
                 let mut retention = retention.clone();
                 if self.order == Order::Parts {
@@ -240,19 +242,19 @@ impl Pair {
         }
     }
 
-    async fn write_notes(&mut self, notes: &[NoteStep], what: &str) {
+    async fn kv_write(&mut self, notes: &[NoteStep], what: &str) {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for note in notes {
             let expect = self.expected(note).await;
             ours.push(note.write(expect.map(|(ours, _)| ours), self.now));
             theirs.push(note.write(expect.map(|(_, theirs)| theirs), self.now));
         }
-        let ours = self.desk.0.write_notes(ours, self.now).await.unwrap();
-        let theirs = self.model_desk.0.write_notes(theirs, self.now).await.unwrap();
+        let ours = self.desk.0.kv_write(ours, self.now).await.unwrap();
+        let theirs = self.model_desk.0.kv_write(theirs, self.now).await.unwrap();
         assert_eq!(ours.len(), theirs.len(), "{what}");
         for (ours, theirs) in ours.into_iter().zip(theirs) {
             let (ours, theirs) = match (ours, theirs) {
-                (Noted::Done { version: ours }, Noted::Done { version: theirs }) => {
+                (KvWritten::Done { version: ours }, KvWritten::Done { version: theirs }) => {
                     let (last, last_theirs) = self.versions[self.versions.len() - 1];
                     if theirs > last_theirs {
                         assert!(ours > last, "{what}: version {ours} was given after {last}");
@@ -260,7 +262,9 @@ impl Pair {
                     }
                     (ours, theirs)
                 }
-                (Noted::Conflict { version: ours }, Noted::Conflict { version: theirs }) => (ours, theirs),
+                (KvWritten::Conflict { version: ours }, KvWritten::Conflict { version: theirs }) => {
+                    (ours, theirs)
+                }
                 differ => panic!("{what}: {differ:?}"),
             };
             assert!(
@@ -277,7 +281,7 @@ impl Pair {
             Expect::Absent => Some((0, 0)),
             Expect::Old(nth) => Some(self.versions[nth % self.versions.len()]),
             Expect::Current => {
-                let there = self.model_desk.0.note(note.shelf, note.key, self.now).await.unwrap();
+                let there = self.model_desk.0.kv_get(note.namespace, note.key, self.now).await.unwrap();
                 let current = there.map_or(0, |note| note.version);
                 self.versions.iter().copied().find(|(_, theirs)| *theirs == current)
             }
@@ -310,9 +314,9 @@ impl Pair {
                 assert_eq!(parts::jobs_of(&fare), parts::jobs_of(&model_fare), "{what}: what tenants have");
             }
         }
-        for shelf in [ACCOUNTS, ENDPOINTS] {
-            let ours = self.desk.0.notes(shelf, self.now).await.unwrap();
-            let theirs = self.model_desk.0.notes(shelf, self.now).await.unwrap();
+        for namespace in [ACCOUNTS, ENDPOINTS] {
+            let ours = self.desk.0.kv_list(namespace, self.now).await.unwrap();
+            let theirs = self.model_desk.0.kv_list(namespace, self.now).await.unwrap();
             for (ours, theirs) in ours.iter().zip(&theirs) {
                 let pair = (ours.version, theirs.version);
                 assert!(

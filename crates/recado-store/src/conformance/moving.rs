@@ -9,8 +9,8 @@ use super::given::{DAY, Desk, HOUR, Stage, T0, act, bury, company, deliver, id, 
 use super::snapshot::Snapshot;
 use crate::reference::ReferenceStore;
 use crate::{
-    Adopted, Cancelled, Claim, DeadLetterFilter, Enqueued, Extended, Fence, FencedWrite, PageRequest, Pick,
-    Standing, StoreError, Transfer, Turns,
+    Adopted, Cancelled, Claim, DeadLetterFilter, Enqueued, Extended, Fence, FencedWrite, JobSnapshot,
+    PageRequest, Pick, Standing, StoreError, Turns,
 };
 
 pub fn elsewhere() -> Desk {
@@ -18,7 +18,7 @@ pub fn elsewhere() -> Desk {
 }
 
 /// Everything that a store gives, in pages of three.
-pub async fn given_by(desk: &Desk) -> Vec<Transfer> {
+pub async fn given_by(desk: &Desk) -> Vec<JobSnapshot> {
     let mut all = Vec::new();
     let mut after = None;
     loop {
@@ -163,7 +163,7 @@ pub async fn a_writer_that_another_has_shut_out_writes_nothing_more(home: &mut d
             FencedWrite::Claim(claim),
             FencedWrite::Adopt(given.clone()),
             FencedWrite::Record(vec![act("held", AuditKind::LeaseLost, T0)]),
-            FencedWrite::WriteNotes(vec![write("a", "1")], T0),
+            FencedWrite::KvWrite(vec![write("a", "1")], T0),
         ]
     };
     let fence = |number| Fence { name: "move", number };

@@ -7,7 +7,7 @@ use super::given::{
     ACCOUNTS, Desk, ENDPOINTS, HOUR, SECOND, T0, attempt, company, deliver, job, jobs_of, route, write,
 };
 use super::waking::assert_rung;
-use crate::{Claim, Enqueued, NoteWrite, Noted, Pick, Retention, Settled, Turns};
+use crate::{Claim, Enqueued, KvWrite, KvWritten, Pick, Retention, Settled, Turns};
 
 fn claim_of_node(node: &str, max: usize) -> Claim {
     Claim {
@@ -85,33 +85,33 @@ pub async fn a_shelfs_version_tells_of_every_change_of_its_notes_and_of_no_other
     let (one, two) = (Desk::at(home).await, Desk::at(home).await);
     let mut known = Vec::new();
     let mut is_news = async |what: &str| {
-        let found = two.0.shelf_versions(&[ACCOUNTS, ENDPOINTS]).await.unwrap();
+        let found = two.0.kv_versions(&[ACCOUNTS, ENDPOINTS]).await.unwrap();
         assert!(found.iter().all(Option::is_some), "it tells of both after {what}");
         let news = known.first() != found.first();
-        assert!(known.is_empty() || known[1] == found[1], "{what} is no news of the other shelf");
+        assert!(known.is_empty() || known[1] == found[1], "{what} is no news of the other namespace");
         known = found;
         news
     };
-    let briefly = NoteWrite { expires_at: Some(T0.plus(SECOND)), ..write("brief", "1") };
+    let briefly = KvWrite { expires_at: Some(T0.plus(SECOND)), ..write("brief", "1") };
     assert!(is_news("the start").await);
     one.written(write("note", "1"), T0).await;
     one.written(briefly, T0).await;
     assert!(is_news("two notes").await && !is_news("nothing").await);
     one.written(write("note", "1"), T0).await;
     assert!(is_news("the same words again").await);
-    let stale = NoteWrite { expect: Some(0), ..write("note", "2") };
-    assert!(matches!(one.0.write_notes(vec![stale], T0).await.unwrap()[..], [Noted::Conflict { .. }]));
+    let stale = KvWrite { expect: Some(0), ..write("note", "2") };
+    assert!(matches!(one.0.kv_write(vec![stale], T0).await.unwrap()[..], [KvWritten::Conflict { .. }]));
     assert!(!is_news("a refused write").await);
-    one.0.write_notes(vec![NoteWrite { value: None, ..write("note", "1") }], T0).await.unwrap();
+    one.0.kv_write(vec![KvWrite { value: None, ..write("note", "1") }], T0).await.unwrap();
     assert!(is_news("a note that was removed").await);
     let nothing = Retention { ended_max_age: SECOND, ended_max_count: 0 };
-    assert_eq!(one.0.prune(nothing, T0.plus(SECOND)).await.unwrap().notes, 1);
+    assert_eq!(one.0.prune(nothing, T0.plus(SECOND)).await.unwrap().kv_entries, 1);
     assert!(is_news("a note that was pruned").await && !is_news("nothing more").await);
 }
 
 pub async fn one_nodes_notes_wake_another(home: &mut dyn Home) {
     let (one, two) = (Desk::at(home).await, Desk::at(home).await);
-    let mut bell = two.0.notes_changed().unwrap();
+    let mut bell = two.0.kv_changes().unwrap();
     one.written(write("note", "1"), T0).await;
     assert_rung(&mut bell, "for a note that another node wrote").await;
 }

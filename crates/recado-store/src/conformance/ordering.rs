@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use recado_core::fair::TURN_JOBS;
+use recado_core::fairness::TURN_JOBS;
 use recado_core::{JobId, Lease, NewJob, Transition};
 
 use super::Home;

@@ -29,7 +29,7 @@ async fn prune(desk: &Desk, retention: Retention, now: Timestamp) -> Pruned {
         let bite = desk.0.prune(retention.clone(), now).await.unwrap();
         all.ended += bite.ended;
         all.dead_letters += bite.dead_letters;
-        all.notes += bite.notes;
+        all.kv_entries += bite.kv_entries;
         if !bite.more {
             return all;
         }

@@ -68,7 +68,7 @@ pub struct Snapshot {
     pub counts: [u64; 5],
     /// In the order of `jobs`.
     pub audit: Vec<Vec<AuditEvent>>,
-    /// Shelf, key, value and end, without the version: stores may count differently.
+    /// Namespace, key, value and end, without the version: stores may count differently.
     pub notes: Vec<(&'static str, String, String, Option<Timestamp>)>,
 }
 
@@ -88,10 +88,10 @@ impl Snapshot {
         }
         let groups = store.dead_letter_groups(GroupBy::Company, DeadLetterFilter::default()).await.unwrap();
         let mut notes = Vec::new();
-        for shelf in [ACCOUNTS, ENDPOINTS] {
-            for note in store.notes(shelf, now).await.unwrap() {
+        for namespace in [ACCOUNTS, ENDPOINTS] {
+            for note in store.kv_list(namespace, now).await.unwrap() {
                 let value = note.value.as_str().to_owned();
-                notes.push((shelf.as_str(), String::from(note.key), value, note.expires_at));
+                notes.push((namespace.as_str(), String::from(note.key), value, note.expires_at));
             }
         }
         Snapshot {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use recado_core::fair::{PRIORITY_BASE, PRIORITY_BEST};
+use recado_core::fairness::{PRIORITY_BASE, PRIORITY_BEST};
 use recado_core::{NewJob, Transition};
 
 use super::Home;

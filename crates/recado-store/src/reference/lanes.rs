@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use recado_core::fair::round_robin_priority;
+use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, Lease, RouteName, Timestamp};
 
 use super::{Phase, Record, State};

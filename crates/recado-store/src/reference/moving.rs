@@ -3,13 +3,13 @@
 use recado_core::{DeadLetter, Job, Status};
 
 use super::{Phase, Record, State};
-use crate::contract::{Adopted, Standing, Transfer};
+use crate::contract::{Adopted, JobSnapshot, Standing};
 use crate::inspect::Page;
 
 impl State {
-    pub fn adopt(&mut self, transfer: Transfer) -> Adopted {
+    pub fn adopt(&mut self, transfer: JobSnapshot) -> Adopted {
         let checksum = Some(transfer.checksum());
-        let Transfer { job, body_hash, standing, dead_letter, queue_place, audit, archived } = transfer;
+        let JobSnapshot { job, body_hash, standing, dead_letter, queue_place, audit, archived } = transfer;
         let job = Job { checksum, ..job };
         let seq = self.last_seq + 1;
         let mut known = Vec::new();
@@ -37,7 +37,7 @@ impl State {
         Adopted::Done
     }
 
-    pub fn transfers(&self, after: Option<u64>, limit: usize) -> Page<Transfer> {
+    pub fn transfers(&self, after: Option<u64>, limit: usize) -> Page<JobSnapshot> {
         let rest = self.records.iter().filter(|record| after.is_none_or(|after| record.seq > after));
         let mut taken: Vec<&Record> = rest.take(limit + 1).collect();
         let more = taken.len() > limit;
@@ -46,9 +46,9 @@ impl State {
         Page { items: taken.into_iter().map(|record| self.transfer(record)).collect(), next }
     }
 
-    pub fn transfer(&self, record: &Record) -> Transfer {
+    pub fn transfer(&self, record: &Record) -> JobSnapshot {
         let entry = self.dead.iter().map(|(_, entry)| entry).find(|entry| entry.job_id == record.job.id);
-        Transfer {
+        JobSnapshot {
             job: record.job.clone(),
             body_hash: record.body_hash,
             standing: match &record.phase {

@@ -302,7 +302,7 @@ fn a_server_that_was_taken_for_dead_ends_when_its_store_is_moved_away() {
     server.job_once("a", "sent");
     server.signal("STOP");
     // As after the minute that a silent node is remembered for.
-    redis.say("DEL recado:{notes}:shelf:nodes");
+    redis.say("DEL recado:{notes}:namespace:nodes");
     migrate(&place, &redis.url(), "new");
     server.signal("CONT");
     let (status, said) = server.ended();

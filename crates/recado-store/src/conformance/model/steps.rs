@@ -14,7 +14,7 @@ use super::Restarts;
 use crate::conformance::given::{
     self, ACCOUNTS, ENDPOINTS, attempt, company, failure, id, job, payload, priority, route,
 };
-use crate::{Claim, NoteWrite, Pick, Redrive, Retention, Settlement, Shelf, Turns};
+use crate::{Claim, KvWrite, Namespace, Pick, Redrive, Retention, Settlement, Turns};
 
 const IDS: u8 = 16;
 
@@ -44,7 +44,7 @@ pub enum Step {
         nth: usize,
         follow_ups: Vec<New>,
     },
-    WriteNotes(Vec<NoteStep>),
+    KvWrite(Vec<NoteStep>),
     Prune(Retention),
     Record(u8),
     Wait {
@@ -192,10 +192,10 @@ impl Ending {
     }
 }
 
-/// Few shelves and keys, so that writes meet.
+/// Few namespaces and keys, so that writes meet.
 #[derive(Clone, Debug)]
 pub struct NoteStep {
-    pub shelf: Shelf,
+    pub namespace: Namespace,
     pub key: &'static str,
     pub expect: Expect,
     value: Option<u8>,
@@ -214,9 +214,9 @@ pub enum Expect {
 }
 
 impl NoteStep {
-    pub fn write(&self, expect: Option<u64>, now: Timestamp) -> NoteWrite {
-        NoteWrite {
-            shelf: self.shelf,
+    pub fn write(&self, expect: Option<u64>, now: Timestamp) -> KvWrite {
+        KvWrite {
+            namespace: self.namespace,
             key: self.key.into(),
             value: self.value.map(|value| payload(&value.to_string())),
             expect,
@@ -343,8 +343,9 @@ fn note() -> impl Strategy<Value = NoteStep> {
     ];
     let value = prop::option::weighted(0.7, 0..9_u8);
     let ttl_ms = prop::option::of(select(vec![0_u64, 10, 1_000]));
-    (select(vec![ACCOUNTS, ENDPOINTS]), select(vec!["a", "b", "c"]), expect, value, ttl_ms)
-        .prop_map(|(shelf, key, expect, value, ttl_ms)| NoteStep { shelf, key, expect, value, ttl_ms })
+    (select(vec![ACCOUNTS, ENDPOINTS]), select(vec!["a", "b", "c"]), expect, value, ttl_ms).prop_map(
+        |(namespace, key, expect, value, ttl_ms)| NoteStep { namespace, key, expect, value, ttl_ms },
+    )
 }
 
 fn retention() -> impl Strategy<Value = Retention> {
@@ -372,7 +373,7 @@ pub fn step(restarts: Restarts) -> impl Strategy<Value = Step> {
         2 => (0..IDS).prop_map(Step::Cancel),
         4 => redrive.prop_map(Step::Redrive),
         1 => (0..8_usize, follow_ups()).prop_map(|(nth, follow_ups)| Step::Discard { nth, follow_ups }),
-        4 => prop::collection::vec(note(), 1..5).prop_map(Step::WriteNotes),
+        4 => prop::collection::vec(note(), 1..5).prop_map(Step::KvWrite),
         2 => retention().prop_map(Step::Prune),
         1 => (0..IDS).prop_map(Step::Record),
         3 => wait.prop_map(|ms| Step::Wait { ms }),

@@ -1,0 +1,296 @@
+//! Acts of operators and of the product's own code on providers, routes and companies.
+//!
+//! An operator's act is done when the store has it, on every node. The record of its actor and reason is
+//! written in the same step, so neither is there without the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::breaker::BreakerState;
+use recado_core::{AuditEvent, AuditKind, CompanyId, Timestamp};
+
+use crate::admission::breaker::{BreakerFeedback, ControlChange};
+use crate::admission::control::Pause;
+use crate::admission::gate::Gate;
+use crate::admission::hold_reason::words;
+use crate::admission::provider::{Provider, ProviderView, Refusal, RefusalReason, SlotOwner};
+use crate::admission::tenant_limits::{TenantTerms, TermsChange, TermsStep};
+use crate::error::EngineError;
+
+/// Answer to code of the user's own that wants to ask a provider.
+#[derive(Clone, Debug)]
+pub struct PermitAnswer {
+    pub permitted: bool,
+    pub state: BreakerState,
+    /// The reason of a no, in words, and the time to wait if that is known.
+    pub reason: Option<String>,
+    pub retry_after: Option<Duration>,
+}
+
+/// The actor of an act, and the reason.
+#[derive(Clone, Copy)]
+struct By<'a> {
+    actor: Option<&'a str>,
+    reason: Option<&'a str>,
+}
+
+impl By<'_> {
+    fn record(self, audit: AuditEvent) -> AuditEvent {
+        let audit = audit.by(self.actor);
+        match self.reason {
+            Some(reason) => audit.reason(reason.to_owned()),
+            None => audit,
+        }
+    }
+
+    fn pause(self, now: Timestamp) -> Pause {
+        Pause { since: now, reason: self.reason.map(Into::into), actor: self.actor.map(Into::into) }
+    }
+}
+
+impl Gate {
+    pub fn provider_views(&self) -> Vec<ProviderView> {
+        let now = self.clock.now();
+        self.providers.values().map(|provider| provider.view(now)).collect()
+    }
+
+    pub fn provider_view(&self, name: &str) -> Option<ProviderView> {
+        self.providers.get(name).map(|provider| provider.view(self.clock.now()))
+    }
+
+    /// Opens a breaker by hand. `None` when there is no such provider.
+    pub async fn open_breaker(
+        self: &Arc<Self>,
+        name: &str,
+        reason: &str,
+        actor: Option<&str>,
+    ) -> Result<Option<ProviderView>, EngineError> {
+        let change = |reason| ControlChange::Open { reason };
+        self.turn_breaker(name, change, AuditKind::BreakerOpened, By { actor, reason: Some(reason) }).await
+    }
+
+    /// Closes a breaker by hand. `None` when there is no such provider.
+    pub async fn close_breaker(
+        self: &Arc<Self>,
+        name: &str,
+        reason: &str,
+        actor: Option<&str>,
+    ) -> Result<Option<ProviderView>, EngineError> {
+        let change = |reason| ControlChange::Close { reason };
+        self.turn_breaker(name, change, AuditKind::BreakerClosed, By { actor, reason: Some(reason) }).await
+    }
+
+    async fn turn_breaker(
+        self: &Arc<Self>,
+        name: &str,
+        change: impl FnOnce(Box<str>) -> ControlChange,
+        kind: AuditKind,
+        by: By<'_>,
+    ) -> Result<Option<ProviderView>, EngineError> {
+        let Some(provider) = self.providers.get(name) else { return Ok(None) };
+        let (now, reason) = (self.clock.now(), by.reason.unwrap_or_default());
+        let why = by.actor.map_or_else(|| reason.to_owned(), |actor| format!("{reason} ({actor})"));
+        let audit = [by.record(AuditEvent::about_provider(name, kind, now))];
+        self.save_control_change(provider, change(why.into()), &audit, now).await?;
+        tracing::warn!(
+            provider = name,
+            open = kind == AuditKind::BreakerOpened,
+            reason,
+            actor = by.actor,
+            "Circuit breaker turned by hand"
+        );
+        Ok(Some(provider.view(now)))
+    }
+
+    /// Pauses a provider. `None` when there is no such provider.
+    pub async fn pause_provider(
+        self: &Arc<Self>,
+        name: &str,
+        reason: Option<&str>,
+        actor: Option<&str>,
+    ) -> Result<Option<ProviderView>, EngineError> {
+        let (now, by) = (self.clock.now(), By { actor, reason });
+        self.set_provider_pause(name, Some(by.pause(now)), AuditKind::ProviderPaused, by).await
+    }
+
+    /// Resumes a provider. `None` when there is no such provider.
+    pub async fn resume_provider(
+        self: &Arc<Self>,
+        name: &str,
+        reason: Option<&str>,
+        actor: Option<&str>,
+    ) -> Result<Option<ProviderView>, EngineError> {
+        self.set_provider_pause(name, None, AuditKind::ProviderResumed, By { actor, reason }).await
+    }
+
+    async fn set_provider_pause(
+        self: &Arc<Self>,
+        name: &str,
+        pause: Option<Pause>,
+        kind: AuditKind,
+        by: By<'_>,
+    ) -> Result<Option<ProviderView>, EngineError> {
+        let Some(provider) = self.providers.get(name) else { return Ok(None) };
+        let (now, paused) = (self.clock.now(), pause.is_some());
+        let audit = [by.record(AuditEvent::about_provider(name, kind, now))];
+        self.save_control_change(provider, ControlChange::Pause(pause), &audit, now).await?;
+        self.changed.notify_waiters();
+        tracing::warn!(
+            provider = name,
+            paused,
+            reason = by.reason,
+            actor = by.actor,
+            "Provider paused or resumed by hand"
+        );
+        Ok(Some(provider.view(now)))
+    }
+
+    /// Pauses a route; returns false if there is none of that name.
+    pub async fn pause_route(
+        &self,
+        name: &str,
+        reason: Option<&str>,
+        actor: Option<&str>,
+    ) -> Result<bool, EngineError> {
+        let (now, by) = (self.clock.now(), By { actor, reason });
+        self.set_route_pause(name, Some(by.pause(now)), AuditKind::RoutePaused, by).await
+    }
+
+    /// Resumes a route; returns false if there is none of that name.
+    pub async fn resume_route(
+        &self,
+        name: &str,
+        reason: Option<&str>,
+        actor: Option<&str>,
+    ) -> Result<bool, EngineError> {
+        self.set_route_pause(name, None, AuditKind::RouteResumed, By { actor, reason }).await
+    }
+
+    async fn set_route_pause(
+        &self,
+        name: &str,
+        pause: Option<Pause>,
+        kind: AuditKind,
+        by: By<'_>,
+    ) -> Result<bool, EngineError> {
+        let Some(control) = self.route_controls.get(name) else { return Ok(false) };
+        let (now, paused) = (self.clock.now(), pause.is_some());
+        let audit = by.record(AuditEvent::about_route(name, kind, now));
+        self.shared.save_with_audit(&[(&**control, Some(pause))], &|_| vec![audit.clone()]).await?;
+        self.changed.notify_waiters();
+        tracing::warn!(
+            route = name,
+            paused,
+            reason = by.reason,
+            actor = by.actor,
+            "Route paused or resumed by hand"
+        );
+        Ok(true)
+    }
+
+    pub fn tenant_terms(&self, company: &str) -> TenantTerms {
+        self.tenants.terms(company)
+    }
+
+    /// Companies that are treated in a way of their own.
+    pub fn tenants_with_terms(&self) -> Vec<CompanyId> {
+        self.tenants.all()
+    }
+
+    /// Changes the named terms and nothing else, also when another operator changes something at the same
+    /// time.
+    pub async fn set_tenant(
+        &self,
+        company: &CompanyId,
+        change: TermsChange,
+        actor: Option<&str>,
+    ) -> Result<TenantTerms, EngineError> {
+        let (now, reason) = (self.clock.now(), change.reason.as_deref());
+        let by = By { actor, reason };
+        let shared = self.tenants.shared_terms(company);
+        let step = TermsStep { change: change.clone(), actor: actor.map(Into::into), at: now };
+        let audit = |terms: &TenantTerms| terms_acts(company, &change, terms, by, now);
+        self.shared.save_with_audit(&[(&*shared, Some(step))], &audit).await?;
+        self.tenants.refresh();
+        self.changed.notify_waiters();
+        let terms = shared.read(TenantTerms::clone);
+        tracing::warn!(companyId = %company, weight = terms.weight, maxPerMinute = terms.max_per_minute, paused = terms.paused, reason, actor, "Tenant's terms set");
+        Ok(terms)
+    }
+
+    /// May the caller's own code ask this provider? `None` when there is no such provider.
+    pub async fn permit(self: &Arc<Self>, name: &str) -> Option<PermitAnswer> {
+        let provider = self.providers.get(name)?;
+        let admitted = self.admit_elsewhere(provider).await;
+        let state = provider.control.read(|control| control.breaker.state);
+        let now = self.clock.now();
+        Some(match admitted {
+            Ok(()) => PermitAnswer { permitted: true, state, reason: None, retry_after: None },
+            Err(Refusal { why, until }) => PermitAnswer {
+                permitted: false,
+                state,
+                reason: Some(words(&why)),
+                retry_after: until.map(|until| until.since(now)),
+            },
+        })
+    }
+
+    async fn admit_elsewhere(self: &Arc<Self>, provider: &Arc<Provider>) -> Result<(), Refusal> {
+        let mut reservation = self.reserve(provider, 1, SlotOwner::Outside, provider.longest_wait).await?;
+        match self.draw_rates(Some(provider), &[None]).await.as_deref() {
+            Ok([true]) => {
+                reservation.hand_out(1);
+                Ok(())
+            }
+            Ok(_) => Err(Refusal { why: RefusalReason::Rate, until: None }),
+            Err(error) => {
+                tracing::warn!(provider = %provider.name, %error, "cannot spend a rate; the permit is refused");
+                Err(Refusal { why: RefusalReason::Store, until: None })
+            }
+        }
+    }
+
+    /// Records that a permitted call succeeded. `None` when there is no such provider.
+    pub fn record_call_success(self: &Arc<Self>, name: &str, took: Duration) -> Option<ProviderView> {
+        self.record_call(name, BreakerFeedback::Succeeded(took))
+    }
+
+    /// Records that a permitted call failed. `None` when there is no such provider.
+    pub fn record_call_failure(self: &Arc<Self>, name: &str, reason: &str) -> Option<ProviderView> {
+        self.record_call(name, BreakerFeedback::Failed(reason.into()))
+    }
+
+    fn record_call(self: &Arc<Self>, name: &str, feedback: BreakerFeedback) -> Option<ProviderView> {
+        let provider = self.providers.get(name)?;
+        let now = self.clock.now();
+        self.record_breaker_feedback(provider, feedback, now, now);
+        Some(provider.view(now))
+    }
+}
+
+/// The records of a change of a company's terms.
+fn terms_acts(
+    company: &CompanyId,
+    change: &TermsChange,
+    terms: &TenantTerms,
+    by: By<'_>,
+    now: Timestamp,
+) -> Vec<AuditEvent> {
+    let about = |kind| by.record(AuditEvent::about_company(company.as_str(), kind, now));
+    let mut acts = Vec::new();
+    if change.weight.is_some() || change.max_per_minute.is_some() {
+        acts.push(about(AuditKind::TenantTermsSet).reason(terms_in_words(terms, by.reason)));
+    }
+    acts.extend(change.paused.map(|paused| match paused {
+        true => about(AuditKind::TenantPaused),
+        false => about(AuditKind::TenantResumed),
+    }));
+    acts
+}
+
+/// A company's terms now, in words for the record.
+fn terms_in_words(terms: &TenantTerms, reason: Option<&str>) -> String {
+    let bound = terms.max_per_minute.map_or_else(|| "no bound".to_owned(), |max| format!("{max} a minute"));
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("weight {}, {bound}{reason}", terms.weight)
+}

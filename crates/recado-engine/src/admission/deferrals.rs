@@ -1,0 +1,85 @@
+//! Remembers which lanes and companies were held back, so that an attempt can record that its job was
+//! deferred.
+//!
+//! A job that waits for a breaker, a limit or a pause is not touched, for thousands of them may: its lane
+//! remembers, or its company there. A job that was due before that was over had been held up, and its next
+//! attempt takes that along into the store. Waiting for a turn or for a free slot is no such thing. Of
+//! several times in a row, one is counted.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use recado_core::{CompanyId, Job, RouteName, Timestamp};
+
+/// Companies that a lane remembers at most.
+const COMPANIES_KEPT_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Deferrals {
+    lanes: Mutex<HashMap<RouteName, LaneHolds>>,
+}
+
+#[derive(Debug, Default)]
+struct LaneHolds {
+    whole: HoldSpan,
+    companies: HashMap<CompanyId, HoldSpan>,
+}
+
+#[derive(Debug, Default)]
+struct HoldSpan {
+    is_on: bool,
+    /// The time when it was last seen to be on, or to be over.
+    until: Option<Timestamp>,
+}
+
+impl HoldSpan {
+    fn see(&mut self, is_on: bool, now: Timestamp) {
+        if is_on || self.is_on {
+            self.until = Some(now);
+        }
+        self.is_on = is_on;
+    }
+
+    fn held(&self, due_at: Timestamp, by: Timestamp) -> bool {
+        self.until.is_some_and(|until| due_at < until && until <= by)
+    }
+}
+
+impl Deferrals {
+    /// Notes whether the whole lane is held back now.
+    pub fn record_lane(&self, route: &RouteName, is_held: bool, now: Timestamp) {
+        let mut lanes = self.lanes.lock();
+        match lanes.get_mut(route) {
+            Some(lane) => lane.whole.see(is_held, now),
+            None if is_held => lanes.entry(route.clone()).or_default().whole.see(true, now),
+            None => {}
+        }
+    }
+
+    /// Notes the quota of each bounded company: zero means held back.
+    pub fn record_companies(&self, route: &RouteName, quotas: &HashMap<CompanyId, u32>, now: Timestamp) {
+        let mut lanes = self.lanes.lock();
+        let mut held = quotas.iter().filter(|(_, quota)| **quota == 0).map(|(company, _)| company).peekable();
+        if held.peek().is_none() && !lanes.contains_key(route) {
+            return;
+        }
+        let lane = lanes.entry(route.clone()).or_default();
+        for (company, hold) in &mut lane.companies {
+            hold.see(quotas.get(company) == Some(&0), now);
+        }
+        for company in held {
+            lane.companies.entry(company.clone()).or_default().see(true, now);
+        }
+        if lane.companies.len() > COMPANIES_KEPT_MAX {
+            lane.companies.retain(|_, hold| hold.is_on);
+        }
+    }
+
+    /// Returns true if a job that was taken at `taken_at` had been held up although it was due.
+    pub fn was_deferred(&self, job: &Job, taken_at: Timestamp) -> bool {
+        let lanes = self.lanes.lock();
+        let Some(lane) = lanes.get(&job.route) else { return false };
+        let company = lane.companies.get(&job.company);
+        lane.whole.held(job.due_at, taken_at) || company.is_some_and(|hold| hold.held(job.due_at, taken_at))
+    }
+}

@@ -1,0 +1,216 @@
+//! Reasons of waits: one answer for a job, a route or a provider: breaker, limit or pause, and its end.
+
+use std::time::Duration;
+
+use recado_core::{CompanyId, Job, RouteName, Timestamp};
+
+use crate::admission::control::Pause;
+use crate::admission::gate::Gate;
+use crate::admission::provider::{Provider, ProviderView, RefusalReason};
+use crate::route::Route;
+
+/// The reason why due jobs do not go out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldReason {
+    pub by: HoldCause,
+    /// A sentence, in English.
+    pub why: String,
+    /// A person's or a provider's own words.
+    pub said: Option<Box<str>>,
+    /// As far as anybody knows.
+    pub until: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldCause {
+    Breaker,
+    Limit(LimitKind),
+    Pause(PauseScope, Pause),
+}
+
+/// Which bound is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// The provider's rate.
+    Rate,
+    CompanyRate,
+    /// The provider asked for quiet.
+    Quiet,
+    /// Deliveries to the provider at the same time.
+    Slots,
+    CompanySlots,
+    /// The store did not say.
+    Store,
+}
+
+/// The subject of a person's pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseScope {
+    Company,
+    Route,
+    Provider,
+}
+
+impl HoldReason {
+    pub(crate) fn new(why: &RefusalReason, until: Option<Timestamp>) -> Self {
+        let (by, said) = match why {
+            RefusalReason::Breaker { reason, .. } => (HoldCause::Breaker, reason.clone()),
+            RefusalReason::Paused(pause) => {
+                (HoldCause::Pause(PauseScope::Provider, pause.clone()), pause.reason.clone())
+            }
+            RefusalReason::Rate => (HoldCause::Limit(LimitKind::Rate), None),
+            RefusalReason::Quiet(why) => {
+                (HoldCause::Limit(LimitKind::Quiet), Some(why.clone()).filter(|why| !why.is_empty()))
+            }
+            RefusalReason::Busy => (HoldCause::Limit(LimitKind::Slots), None),
+            RefusalReason::CompanyBusy => (HoldCause::Limit(LimitKind::CompanySlots), None),
+            RefusalReason::Store => (HoldCause::Limit(LimitKind::Store), None),
+        };
+        HoldReason { by, why: words(why), said, until }
+    }
+
+    /// Returns true if a wait for it is a deferral, and not just a wait for a turn.
+    pub fn is_deferral(&self) -> bool {
+        !matches!(self.by, HoldCause::Limit(LimitKind::Slots | LimitKind::CompanySlots | LimitKind::Store))
+    }
+
+    fn pause(what: PauseScope, pause: Pause) -> Self {
+        let whose = match what {
+            PauseScope::Company => "tenant",
+            PauseScope::Route => "route",
+            PauseScope::Provider => "provider",
+        };
+        let why = match &pause.reason {
+            Some(reason) => format!("{whose} paused: {reason}"),
+            None => format!("{whose} paused"),
+        };
+        let said = pause.reason.clone();
+        HoldReason { by: HoldCause::Pause(what, pause), why, said, until: None }
+    }
+}
+
+pub(crate) fn words(why: &RefusalReason) -> String {
+    match why {
+        RefusalReason::Breaker { state, reason } => {
+            format!("circuit breaker {}: {}", state.as_str(), reason.as_deref().unwrap_or("no reason given"))
+        }
+        RefusalReason::Rate => "the provider's rate is used up".to_owned(),
+        RefusalReason::Quiet(why) if why.is_empty() => "the provider asked for quiet".to_owned(),
+        RefusalReason::Quiet(why) => format!("the provider asked for quiet: {why}"),
+        RefusalReason::Paused(pause) => {
+            format!("paused: {}", pause.reason.as_deref().unwrap_or("no reason given"))
+        }
+        RefusalReason::Busy => "all slots are taken".to_owned(),
+        RefusalReason::CompanyBusy => "the company has as many deliveries on their way as it may".to_owned(),
+        RefusalReason::Store => "the store did not answer".to_owned(),
+    }
+}
+
+impl ProviderView {
+    /// The reason why its lanes wait, if they do.
+    pub fn hold(&self) -> Option<HoldReason> {
+        self.held.as_ref().map(|(why, until)| HoldReason::new(why, *until))
+    }
+}
+
+impl Gate {
+    /// The pause of a route, if there is one.
+    pub fn pause_of(&self, route: &RouteName) -> Option<Pause> {
+        self.route_controls.get(route)?.read(|control| control.paused.clone())
+    }
+
+    /// The reason why a whole route waits, if it does. Its other providers have to be held, too.
+    pub fn route_hold(&self, route: &Route) -> Option<HoldReason> {
+        if let Some(pause) = self.pause_of(&route.name) {
+            return Some(HoldReason::pause(PauseScope::Route, pause));
+        }
+        let now = self.clock.now();
+        self.hold_by_providers(route, now, |provider| provider.view_of(route.hold_max(), now).held)
+    }
+
+    /// The reason why this company's due jobs of this route wait, if they do.
+    pub fn hold(&self, route: &str, company: &str) -> Option<HoldReason> {
+        let now = self.clock.now();
+        match self.tenants.held(company, now) {
+            Some((RefusalReason::Paused(pause), _)) => {
+                return Some(HoldReason::pause(PauseScope::Company, pause));
+            }
+            Some((_, until)) => {
+                let why = "the tenant's rate is used up".to_owned();
+                return Some(HoldReason {
+                    by: HoldCause::Limit(LimitKind::CompanyRate),
+                    why,
+                    said: None,
+                    until,
+                });
+            }
+            None => {}
+        }
+        let route = self.routes.get(route)?;
+        let company = CompanyId::new(company).ok();
+        self.route_hold(route).or_else(|| {
+            self.hold_by_providers(route, now, |provider| {
+                let by_provider = provider.view_of(route.hold_max(), now).held;
+                by_provider.or_else(|| provider.company_held(company.as_ref()?, route.hold_max(), now))
+            })
+        })
+    }
+
+    fn hold_by_providers(
+        &self,
+        route: &Route,
+        now: Timestamp,
+        held: impl Fn(&Provider) -> Option<(RefusalReason, Option<Timestamp>)>,
+    ) -> Option<HoldReason> {
+        let mut hold: Option<HoldReason> = None;
+        for name in route.providers() {
+            let (why, until) = held(self.providers.get(name)?)?;
+            // A probe that is due lets one job through: it waits for its turn, not for the breaker.
+            if until.is_some_and(|until| until <= now) {
+                return None;
+            }
+            let sooner = |known: HoldReason| HoldReason {
+                until: [known.until, until].into_iter().flatten().min(),
+                ..known
+            };
+            hold = Some(hold.map_or_else(|| HoldReason::new(&why, until), sooner));
+        }
+        hold
+    }
+
+    /// Returns what holds back a job that is pinned to one provider, beside what holds its route back.
+    pub fn hold_by_pin(&self, job: &Job) -> Option<HoldReason> {
+        let now = self.clock.now();
+        let route = self.routes.get(job.route.as_str())?;
+        let pin = job.pin()?;
+        let name = pin.provider.as_deref().unwrap_or(&route.provider);
+        let retry_at = job.attempts.last().map(|last| {
+            let delay = last.next_retry_delay_ms.map(Duration::from_millis).unwrap_or_default();
+            last.ended_at.plus(delay)
+        });
+        if route.others.is_empty() || retry_at.is_some_and(|at| at > now) {
+            return None;
+        }
+        let (why, until) = self.providers.get(name)?.view_of(route.hold_max(), now).held?;
+        let hold = HoldReason::new(&why, until);
+        Some(HoldReason {
+            why: format!("provider {name} may have taken it, and no other is asked; {}", hold.why),
+            ..hold
+        })
+    }
+}
+
+impl RefusalReason {
+    /// Returns the kind under which a lane's wait is counted. A store that does not answer holds all lanes alike, and is
+    /// no lane's figure.
+    pub(crate) fn metric(&self) -> Option<recado_observe::Hold> {
+        use recado_observe::Hold;
+        match self {
+            RefusalReason::Breaker { .. } => Some(Hold::Breaker),
+            RefusalReason::Rate | RefusalReason::Quiet(_) => Some(Hold::Rate),
+            RefusalReason::Busy | RefusalReason::CompanyBusy => Some(Hold::Concurrency),
+            RefusalReason::Paused(_) => Some(Hold::Pause),
+            RefusalReason::Store => None,
+        }
+    }
+}

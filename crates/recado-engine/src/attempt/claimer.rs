@@ -1,0 +1,231 @@
+//! One loop a route: as many leases as its provider admits, a delivery for each.
+//!
+//! It asks the provider first and claims second, so what may not go out stays in its lane. What it claimed it takes
+//! from the rates before it sends it; what other nodes were faster with goes back untouched. It sleeps until the
+//! store rings, until the next job is due, until the provider or a tenant is free again, whichever comes first; it
+//! never polls. A route with several providers asks them in order.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::{CompanyId, Timestamp, Transition};
+use recado_observe::Hold;
+use recado_store::{Pick, StoreError, Turns};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::admission::gate::{NotStarted, Permit, ProviderTarget, Reservation};
+use crate::admission::provider::SlotOwner;
+use crate::admission::receivers::ReceiverWait;
+use crate::attempt::Attempts;
+use crate::attempt::leases::{ClaimHere, HeldClaim, HeldLease};
+use crate::clock::sleep_until;
+use crate::metrics::{HoldTimer, WaitBy};
+use crate::route::Route;
+
+/// Leases that one claim asks for at most.
+const CLAIM_JOBS_MAX: usize = 256;
+
+/// Pause after a claim that the store could not answer.
+pub(crate) const CLAIM_RETRY: Duration = Duration::from_millis(250);
+
+/// Claims and delivers the jobs of one route until the engine stops.
+pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
+    let (gate, lifecycle) = (&attempts.gate, &attempts.lifecycle);
+    let targets = gate.targets(&route);
+    let mut waker = attempts.jobs.waker(&route.name);
+    let mut hold_timer = HoldTimer::default();
+    loop {
+        // Listen before asking: what changes in between must not be missed.
+        let changes = listen(targets.iter().map(|target| &target.provider.changed).chain([&gate.changed]));
+        let mut changed = std::pin::pin!(gate.changed.notified());
+        changed.as_mut().enable();
+        if lifecycle.is_stopping() {
+            return;
+        }
+        let (target, mut reservation) = match attempts.reserve(&route, &targets).await {
+            Ok(reserved) => reserved,
+            Err((why, free_at)) => {
+                hold_timer.switch(&attempts.metrics, &route.name, why);
+                let is_held = why.is_some_and(|why| why != Hold::Concurrency);
+                gate.deferrals.record_lane(&route.name, is_held, attempts.clock.now());
+                tokio::select! {
+                    () = lifecycle.stopping.cancelled() => return,
+                    () = any(changes) => {}
+                    () = sleep_until(&*attempts.clock, free_at) => {}
+                }
+                continue;
+            }
+        };
+        hold_timer.switch(&attempts.metrics, &route.name, None);
+        gate.deferrals.record_lane(&route.name, false, attempts.clock.now());
+        let granted = reservation.count();
+        waker.reset();
+        let turns = || gate.turns(Some(&target.provider), route.hold_max(), granted, attempts.turn_jobs);
+        let (shares, _) = turns();
+        let quota = shares.quota.clone();
+        gate.deferrals.record_companies(&route.name, &quota, attempts.clock.now());
+        // A stop must not tear a claim apart: its answer carries leases.
+        let claimed = match attempts.claim_lane(&route, target, granted, shares).await {
+            Ok(claimed) => claimed,
+            Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
+            Err(error) => {
+                tracing::warn!(route = %route.name, %error, "cannot claim; trying again");
+                drop(reservation);
+                tokio::time::sleep(CLAIM_RETRY).await;
+                continue;
+            }
+        };
+        let came = claimed.leases.len();
+        let held_back = held_back(&quota, &claimed.leases);
+        let all_sent = attempts.send_off(target, &mut reservation, claimed.leases).await;
+        drop(reservation);
+        if came == granted || !all_sent {
+            continue;
+        }
+        // Listen before looking again.
+        let mut freed = std::pin::pin!(target.provider.freed.notified());
+        freed.as_mut().enable();
+        let (shares, tenant_free_at) = turns();
+        gate.deferrals.record_companies(&route.name, &shares.quota, attempts.clock.now());
+        if held_back.iter().any(|company| shares.quota_of(company) > 0) {
+            continue;
+        }
+        let next = claimed.next_at.into_iter().chain(tenant_free_at).min();
+        tokio::select! {
+            () = lifecycle.stopping.cancelled() => {}
+            () = changed => {}
+            () = waker.rung() => {}
+            () = freed => {}
+            () = sleep_until(&*attempts.clock, next) => {}
+        }
+    }
+}
+
+/// Companies that got all that this claim might take of them, and may have more.
+fn held_back(quota: &HashMap<CompanyId, u32>, leases: &[HeldLease]) -> Vec<CompanyId> {
+    let mut left = quota.clone();
+    for lease in leases {
+        if let Some(left) = left.get_mut(&lease.job.company) {
+            *left = left.saturating_sub(1);
+        }
+    }
+    left.into_iter().filter(|(_, left)| *left == 0).map(|(company, _)| company).collect()
+}
+
+impl Attempts {
+    /// Reserves slots of the first provider that has any, or says what the lane waits for and when to ask again.
+    async fn reserve<'a>(
+        &self,
+        route: &Route,
+        targets: &'a [ProviderTarget],
+    ) -> Result<(&'a ProviderTarget, Reservation), (Option<Hold>, Option<Timestamp>)> {
+        if self.gate.pause_of(&route.name).is_some() {
+            return Err((Some(Hold::Pause), None));
+        }
+        let mut why = None;
+        let mut free_at: Option<Timestamp> = None;
+        for target in targets {
+            let owner = SlotOwner::ThisProcess;
+            match self.gate.reserve(&target.provider, CLAIM_JOBS_MAX, owner, route.hold_max()).await {
+                Ok(reservation) => return Ok((target, reservation)),
+                Err(refusal) => {
+                    why = why.or(refusal.why.metric());
+                    free_at = free_at.into_iter().chain(refusal.until).min();
+                }
+            }
+        }
+        Err((why, free_at))
+    }
+
+    async fn claim_lane(
+        self: &Arc<Self>,
+        route: &Route,
+        target: &ProviderTarget,
+        max: usize,
+        turns: Turns,
+    ) -> Result<HeldClaim, StoreError> {
+        let (pick, now) = (Pick::Ready(route.name.clone()), self.clock.now());
+        let provider = Some(target.provider.name.clone());
+        self.claim_here(ClaimHere { pick, max, now, provider, turns }).await
+    }
+
+    /// Starts what was claimed, as far as rates and slots go; returns true when nothing of it was put back. A job whose
+    /// receiver is held or has no slot left is not due again before that is looked at again.
+    async fn send_off(
+        self: &Arc<Self>,
+        target: &ProviderTarget,
+        reservation: &mut Reservation,
+        leases: Vec<HeldLease>,
+    ) -> bool {
+        let mut starting = Vec::with_capacity(leases.len());
+        let mut back = Vec::new();
+        for lease in leases {
+            match reservation.start(&lease.job, target.receiver_of(&lease.job)) {
+                Ok(permit) => starting.push((lease, permit)),
+                Err(NotStarted::CompanyBusy) => back.push(lease),
+                Err(NotStarted::Receiver(wait)) => self.defer(lease, wait),
+            }
+        }
+        let companies: Vec<_> = starting.iter().map(|(lease, _)| Some(&lease.job.company)).collect();
+        let drawn = self.gate.draw_rates(Some(&target.provider), &companies).await;
+        let failed = drawn.is_err();
+        let go = drawn.unwrap_or_else(|error| {
+            tracing::warn!(provider = %target.provider.name, %error, "cannot spend a rate; its jobs go back");
+            vec![false; starting.len()]
+        });
+        for ((lease, permit), go) in starting.into_iter().zip(go) {
+            match go {
+                true => self.start(target, lease, permit),
+                false => back.push(lease),
+            }
+        }
+        let all_sent = back.is_empty();
+        self.put_back(back);
+        if failed {
+            tokio::time::sleep(CLAIM_RETRY).await;
+        }
+        all_sent
+    }
+
+    fn start(self: &Arc<Self>, target: &ProviderTarget, lease: HeldLease, permit: Permit) {
+        let running = self.leases.count_delivery();
+        let (attempts, target) = (self.clone(), target.clone());
+        self.lifecycle.spawn_delivery(async move {
+            attempts.deliver(&target, permit, lease).await;
+            drop(running);
+        });
+    }
+
+    /// Gives a job back until its receiver is looked at again. Nothing was sent, and it spends no attempt. A hold counts
+    /// once as a deferral, however often it is looked at; waiting for a slot does not count.
+    fn defer(self: &Arc<Self>, lease: HeldLease, wait: ReceiverWait) {
+        let transition = match wait {
+            ReceiverWait::Held { look_at, .. } if lease.job.progress.deferrals == 0 => {
+                Transition::Postpone { until: look_at }
+            }
+            ReceiverWait::Held { look_at, .. } | ReceiverWait::Busy { look_at } => {
+                Transition::Release { at: look_at, lost: None }
+            }
+        };
+        let attempts = self.clone();
+        self.lifecycle.spawn(async move {
+            attempts.settle(&lease, transition, None, WaitBy::Policy).await;
+        });
+    }
+}
+
+/// Listens from now on: a signal before [`any`] is waited for is not missed.
+pub(crate) fn listen<'a>(signals: impl Iterator<Item = &'a Notify>) -> Vec<Pin<Box<Notified<'a>>>> {
+    let mut listening: Vec<_> = signals.map(|signal| Box::pin(signal.notified())).collect();
+    for one in &mut listening {
+        one.as_mut().enable();
+    }
+    listening
+}
+
+pub(crate) async fn any(listening: Vec<Pin<Box<Notified<'_>>>>) {
+    futures_util::future::select_all(listening).await;
+}

@@ -1,0 +1,134 @@
+//! One attempt at one job, top to bottom.
+//!
+//! ```text
+//! resolve ─▶ admit ─▶ send ─▶ classify ─▶ decide ─▶ settle ─▶ post_settle
+//! ```
+//!
+//! If the process dies
+//!
+//! - before `send`: the lease is orphaned, the job is claimed again, nothing was sent.
+//! - between `send` and the end of `settle`: the provider may have it. The job is claimed again and sent
+//!   once more with the same idempotency key; that is the one duplicate that can happen.
+//! - after `settle`: nothing; the outcome is durable. Only the log line may be missing.
+//!
+//! A lease that has ended before `send`, because the process or its store stood still, is extended first; where that is
+//! refused, another holder has the job, and nothing is sent.
+//!
+//! A transport that panics costs its job one attempt, and one that hangs is cut off at the route's timeout:
+//! [`crate::send`]. A settle is tried again until the store takes it: [`crate::attempt::settle`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::{Fault, Job, Lease, Timestamp, Transition, Verdict, decide};
+use recado_transport::{Delivery, Wanted};
+use tokio::time::Instant;
+
+use crate::admission::gate::{Permit, ProviderTarget};
+use crate::admission::receivers::HELD_LOOK_AFTER;
+use crate::attempt::leases::HeldLease;
+use crate::attempt::pins::{self, Pinned};
+use crate::attempt::{Attempts, calls, log};
+use crate::metrics::WaitBy;
+use crate::route::Route;
+use crate::send::send;
+
+/// Least time that a job stands back.
+const STAND_BACK: Duration = Duration::from_secs(1);
+
+impl Attempts {
+    /// Delivers one leased job and settles the lease. Its slot at the provider is free when it ends, however it does.
+    pub(crate) async fn deliver(self: &Arc<Self>, target: &ProviderTarget, permit: Permit, lease: HeldLease) {
+        if !self.leases.still_holds(&lease).await {
+            tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the job was sent; its new holder decides");
+            return;
+        }
+        let started_at = self.clock.now();
+
+        // Resolve: who carries it, and is it still worth carrying?
+        let Some(route) = self.routes.get(lease.job.route.as_str()) else {
+            return self.release(&lease).await;
+        };
+        if lease.job.expires_at <= started_at {
+            let (transition, audit) = decide::expired(&lease.job, None, &route.terms, started_at);
+            return self.settle(&lease, transition, Some(audit), WaitBy::Policy).await;
+        }
+
+        // Admit: breaker, pause and slots held the lane back before it claimed, and the rates are spent. What is left
+        // to ask is about this job.
+        let (target, permit) = match pins::relation(&lease.job, route, &target.provider.name) {
+            Pinned::Here => (target.clone(), permit),
+            Pinned::Gone(provider) => return self.bury_pinned(&lease, &provider).await,
+            Pinned::Elsewhere(provider) => {
+                drop(permit);
+                let Some(pinned) = self.admit_pinned(route, provider, &lease.job).await else {
+                    return self.postpone(&lease, self.pinned_until(provider, started_at)).await;
+                };
+                pinned
+            }
+        };
+        if let Some(until) = self.stand_back(&target, &lease.job, started_at) {
+            return self.postpone(&lease, until).await;
+        }
+
+        let was_deferred = self.gate.deferrals.was_deferred(&lease.job, started_at);
+        let refreshes = calls::refreshes(&lease.job);
+        let delivery = Delivery {
+            job: &lease.job,
+            attempt: lease.attempt,
+            now: started_at,
+            timeout: route.timeout,
+            answer: if refreshes.is_some() { Wanted::Answer } else { Wanted::Receipt },
+        };
+        let began = Instant::now();
+        let outcome = send(&target.transport, delivery).await;
+        let took = began.elapsed();
+        if let Some(fault) = outcome.shortage() {
+            drop(permit);
+            return self.put_off(&lease, route, fault).await;
+        }
+
+        let verdict = route.classifier.verdict(outcome);
+
+        let now = self.clock.now();
+        let hold = permit.record_verdict(&lease.job, &verdict, now);
+        if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshes, &verdict) {
+            self.remember_answer(key, answer.clone(), now);
+        }
+        let verdict = calls::as_receipt(verdict);
+        let wait_by = WaitBy::of(&verdict);
+        let draw = self.random.next_draw();
+        let (mut transition, audit) =
+            decide::after_attempt(&lease, verdict, &route.terms, started_at, now, draw);
+        transition.served_by(&target.provider.name, was_deferred);
+        if let Some(hold) = hold
+            && let Transition::RetryAt { at, .. } = &mut transition
+            && *at <= hold.until
+            && self.gate.save_receiver_hold(&hold, route.hold_max(), now).await
+        {
+            // The hold on its receiver stands for the wait: the job is held until that ends or an operator lifts it.
+            // Only once the store has the hold, or a crash would let the job out too early.
+            *at = (*at).min(now.plus(HELD_LOOK_AFTER));
+        }
+
+        log::attempt(&self.routes, &lease, &transition);
+        self.traces.record_attempt(&lease, &target.provider.name, &transition, (started_at, took));
+        self.settle(&lease, transition, Some(audit), wait_by).await;
+    }
+
+    /// Returns the time until which a retry stands back although its lane may go on, if it does: while a provider is in
+    /// trouble, retries must not drown first tries.
+    fn stand_back(&self, target: &ProviderTarget, job: &Job, now: Timestamp) -> Option<Timestamp> {
+        let held = job.progress.attempts_spent > 0 && !target.provider.admits_retry(now);
+        held.then(|| now.plus(STAND_BACK.mul_f64(self.random.next_draw().between(1.0, 2.0))))
+    }
+
+    /// Puts a job off that met a shortage of our own. Nothing was handed over, and the provider is not blamed.
+    async fn put_off(&self, lease: &Lease, route: &Route, fault: &Fault) {
+        let now = self.clock.now();
+        self.shortages.record(&lease.job, fault, now);
+        let (transition, audit) =
+            decide::after_shortage(&lease.job, &fault.text, &route.terms, now, self.random.next_draw());
+        self.settle(lease, transition, audit, WaitBy::Policy).await;
+    }
+}

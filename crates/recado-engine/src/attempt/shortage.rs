@@ -1,0 +1,42 @@
+//! Counts and tells shortages of this process: descriptors, memory, ports, names, its store.
+//!
+//! A job that meets one is put off and spends no attempt; its provider is not blamed, and no breaker moves.
+
+use parking_lot::Mutex;
+use recado_core::{Fault, Job, Timestamp};
+
+/// At least between two lines of the log about shortages: thousands of jobs may meet the same one.
+const TELL_EVERY_MS: i64 = 1_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Shortages(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    count: u64,
+    told_at: Option<Timestamp>,
+}
+
+impl Shortages {
+    /// Deliveries that met a shortage since the start.
+    pub fn count(&self) -> u64 {
+        self.0.lock().count
+    }
+
+    /// Counts a delivery that met a shortage, and tells the operator unless that was done a moment ago.
+    pub fn record(&self, job: &Job, fault: &Fault, now: Timestamp) {
+        let mut seen = self.0.lock();
+        seen.count += 1;
+        if seen.told_at.is_some_and(|at| (0..TELL_EVERY_MS).contains(&(now.as_millis() - at.as_millis()))) {
+            return;
+        }
+        seen.told_at = Some(now);
+        tracing::error!(
+            jobId = %job.id,
+            route = %job.route,
+            shortages = seen.count,
+            why = &*fault.text,
+            "This process is short of something; jobs are put off and spend no attempt"
+        );
+    }
+}

@@ -1,0 +1,335 @@
+//! NamespaceCache the trail from the store to its files, in the background.
+//!
+//! | if the process dies | then |
+//! |---|---|
+//! | before the files have a bite | it is read from the store again |
+//! | after that, before the mark | the files themselves know how far they are, and take none twice |
+//! | after the mark | there is nothing to do again |
+//!
+//! When the files cannot be written the records stay in the store, it is told, and it is tried again: nothing waits
+//! for it. While jobs are being delivered it rests between two bites, so that they go first; the later the files are,
+//! the less it rests, so that they cannot fall behind for long.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_audit::{Entry, Month, Options, Trail};
+use recado_core::{AuditEvent, Timestamp, reason};
+use recado_store::{AuditSpan, AuditTrim, StoreError};
+use tokio::time::Instant;
+
+use super::lease::{ArchiverState, source};
+use super::{ArchiveWriter, AuditTrail, Files, Reach, TrailTerms, off_thread};
+use crate::error::TrailError;
+
+/// Records that are copied at a time, of all parts together: every bite is forced to disk, signed and marked.
+const BITE_RECORDS: usize = 8_000;
+
+/// Between two looks when there is nothing to copy.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Duty cycle while jobs are being delivered: the archiver works `lag / LATE_MAX` of the time.
+const LATE_MAX: Duration = Duration::from_secs(60);
+
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// Before the files are tried again that could not be written.
+const RETRY_EVERY: Duration = Duration::from_secs(5);
+
+/// A stop waits this long at most for what is left to be copied. What is not stays in the store.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Between two rounds of trimming, and bites of a part in one round.
+const TRIM_EVERY: Duration = Duration::from_secs(10);
+const TRIM_BITES_MAX: usize = 20;
+
+/// Records that belong to no known job stay in the store this long all the same: a walk through the newest
+/// records is not overtaken by the trimming.
+const FORGOTTEN_KEPT: Duration = Duration::from_secs(10 * 60);
+
+/// A text of a record that is longer is cut: no line of the trail may be too long to be one.
+const TEXT_MAX_BYTES: usize = 64 << 10;
+
+/// The result of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ArchiveRound {
+    /// There may be more. The last one that was copied happened then.
+    Copied { up_to: Timestamp },
+    /// The files have all that there is.
+    Even,
+    /// Another node archives.
+    NotOurs,
+}
+
+/// Archives until the engine has stopped.
+pub(crate) async fn run(trail: Arc<AuditTrail>, terms: TrailTerms) {
+    let mut duties = Duties::default();
+    loop {
+        let (began, now) = (Instant::now(), trail.clock.now());
+        let round = trail.archive_once(&terms).await;
+        let wait = match round {
+            Ok(ArchiveRound::Copied { up_to }) => match trail.lifecycle.deliveries.is_empty() {
+                true => Duration::ZERO,
+                false => rest(began.elapsed(), now.since(up_to)),
+            },
+            Ok(ArchiveRound::Even) => {
+                duties.run(&trail, &terms).await;
+                LOOK_EVERY
+            }
+            Ok(ArchiveRound::NotOurs) => LOOK_EVERY,
+            Err(TrailError::Store(StoreError::Broken(error))) => return trail.lifecycle.fail_store(&error),
+            Err(error) => {
+                tracing::error!(%error, "Cannot write the audit trail; its records stay in the store, and it is tried again");
+                RETRY_EVERY
+            }
+        };
+        tokio::select! {
+            () = trail.lifecycle.stopped.cancelled() => break,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+    if tokio::time::timeout(DRAIN_MAX, trail.drain(&terms)).await.is_err() {
+        tracing::warn!(
+            "Not all of the audit trail is in its files; the rest stays in the store for the next start"
+        );
+    }
+}
+
+impl AuditTrail {
+    /// Copies one bite, if this node archives.
+    async fn archive_once(&self, terms: &TrailTerms) -> Result<ArchiveRound, TrailError> {
+        let mut writer = self.archive.writer().await;
+        self.archive_round(&mut writer, terms).await
+    }
+
+    /// NamespaceCache what is left, and lets another node take over.
+    async fn drain(&self, terms: &TrailTerms) {
+        let mut writer = self.archive.writer().await;
+        loop {
+            match self.archive_round(&mut writer, terms).await {
+                Ok(ArchiveRound::Copied { .. }) => {}
+                Ok(ArchiveRound::Even) => break,
+                Ok(ArchiveRound::NotOurs) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "Cannot write the audit trail; its records stay in the store for the next start");
+                    break;
+                }
+            }
+        }
+        writer.files = None;
+        if let Ok(Ok(mut lease)) = self.take_lease().await
+            && let Err(error) = lease.release(self.clock.now()).await
+        {
+            tracing::debug!(%error, "cannot give up the right to archive; it ends by itself");
+        }
+    }
+
+    /// Takes the right to archive if it is free, copies a bite of each part, and knows how far the files are.
+    pub(super) async fn archive_round(
+        &self,
+        writer: &mut ArchiveWriter,
+        terms: &TrailTerms,
+    ) -> Result<ArchiveRound, TrailError> {
+        let began = self.clock.now();
+        let round = self.copy_bite(writer, terms, began).await?;
+        self.archive.set_reach(match round {
+            ArchiveRound::Copied { up_to } => Reach::Here { whole_until: up_to },
+            ArchiveRound::Even => Reach::Here { whole_until: began },
+            ArchiveRound::NotOurs => {
+                writer.files = None;
+                Reach::Elsewhere
+            }
+        });
+        Ok(round)
+    }
+
+    async fn copy_bite(
+        &self,
+        writer: &mut ArchiveWriter,
+        terms: &TrailTerms,
+        began: Timestamp,
+    ) -> Result<ArchiveRound, TrailError> {
+        let Ok(mut lease) = self.take_lease().await? else { return Ok(ArchiveRound::NotOurs) };
+        let files = match writer.files.take().filter(|files| files.store == lease.state.store) {
+            Some(files) => files,
+            None => {
+                let files = open(terms, lease.state.store.clone()).await?;
+                self.warn_of_gaps(&files, &lease.state.archived);
+                files
+            }
+        };
+        let (mut entries, mut more) = (Vec::new(), None::<Timestamp>);
+        let marked = lease.state.archived.clone();
+        let parts = self.store.audit_parts();
+        let share = BITE_RECORDS / usize::from(parts.max(1)) + 1;
+        for part in 0..parts {
+            let after = match self.store.is_shared() {
+                true => lease.state.archived(part).max(files.archived(part)),
+                // No other node can have the rest: files that are behind were put back, and records still in the
+                // store are copied again.
+                false => files.archived(part),
+            };
+            if after > 0 || lease.state.archived(part) > 0 {
+                lease.state.archived.insert(part, after);
+            }
+            let span = AuditSpan { part, after, newest_first: false };
+            let records = self.store.audit_in(span, share).await?;
+            let source = source(&lease.state.store, part);
+            if let Some(last) = records.last() {
+                lease.state.archived.insert(part, last.number);
+                if records.len() == share {
+                    let at = last.event.timestamp.min(began);
+                    more = Some(more.map_or(at, |oldest| oldest.min(at)));
+                }
+            }
+            entries.extend(records.into_iter().map(|record| Entry {
+                source: source.clone(),
+                sequence: record.number,
+                event: bounded(record.event),
+            }));
+        }
+        if entries.is_empty() {
+            writer.files = Some(files);
+            // A process before this one copied what it could not mark any more.
+            let ours = lease.state.archived == marked || self.mark(&mut lease, began).await?;
+            return Ok(if ours { ArchiveRound::Even } else { ArchiveRound::NotOurs });
+        }
+        let now = self.clock.now();
+        let (files, appended) = off_thread(move || {
+            let mut files = files;
+            let appended = files.trail.append(&entries, now);
+            (files, appended)
+        })
+        .await?;
+        // After a failure the files are opened anew, which finds out what is on disk.
+        appended?;
+        writer.files = Some(files);
+        if !self.mark(&mut lease, more.unwrap_or(began)).await? {
+            return Ok(ArchiveRound::NotOurs);
+        }
+        Ok(more.map_or(ArchiveRound::Even, |up_to| ArchiveRound::Copied { up_to }))
+    }
+
+    /// Warns of records that were archived and are not in these files: they were removed, or are in another node's.
+    fn warn_of_gaps(&self, files: &Files, archived: &BTreeMap<u16, u64>) {
+        let what = match self.store.is_shared() {
+            true => "they were removed, or another node has them",
+            false => "were they put back from a backup? What the store still has is copied again",
+        };
+        for (part, marked) in archived.iter().filter(|(part, marked)| files.archived(**part) < **marked) {
+            let found = files.archived(*part);
+            tracing::error!(
+                part,
+                archived = marked,
+                found,
+                "The audit trail's files lack records that were archived: {what}"
+            );
+        }
+    }
+
+    /// Lets the store forget what is archived and no longer needed there: what is about no job that it knows, once it is
+    /// of this age.
+    pub(super) async fn trim(&self, forgotten_kept: Duration) -> Result<(), TrailError> {
+        let (now, kept) = (self.clock.now(), self.jobs_kept);
+        let Some(state) = ArchiverState::read(&*self.store, now).await? else { return Ok(()) };
+        let ago = |age: Duration| {
+            let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+            Timestamp::from_millis(now.as_millis().saturating_sub(age).max(0))
+        };
+        for (part, up_to) in state.archived {
+            let trim =
+                AuditTrim { part, up_to, before: ago(kept), forgotten_before: ago(kept.min(forgotten_kept)) };
+            for _ in 0..TRIM_BITES_MAX {
+                if self.store.trim_audit(trim).await? == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn drop_old_months(&self, months: u32, now: Timestamp) -> Result<(), TrailError> {
+        let mut writer = self.archive.writer().await;
+        let Some(files) = writer.files.take() else { return Ok(()) };
+        let (files, dropped) = off_thread(move || {
+            let mut files = files;
+            let dropped = files.trail.drop_older_than(months, now);
+            (files, dropped)
+        })
+        .await?;
+        writer.files = Some(files);
+        for summary in dropped? {
+            tracing::warn!(
+                segment = %summary.segment,
+                records = summary.end.sequence + 1 - summary.first_sequence,
+                "A month of the audit trail was old enough and is gone; a signed summary stays"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn rest(worked: Duration, late: Duration) -> Duration {
+    let rest_per_work = LATE_MAX.as_secs_f64() / late.as_secs_f64().max(0.001) - 1.0;
+    worked.mul_f64(rest_per_work.max(0.0)).min(REST_MAX)
+}
+
+fn bounded(mut event: AuditEvent) -> AuditEvent {
+    for text in [&mut event.error_message, &mut event.retry_reason].into_iter().flatten() {
+        if text.len() > TEXT_MAX_BYTES {
+            *text = reason::clip(text, TEXT_MAX_BYTES).into();
+        }
+    }
+    event
+}
+
+async fn open(terms: &TrailTerms, store: Box<str>) -> Result<Files, TrailError> {
+    let (dir, options) = (terms.dir.clone(), Options { key: terms.key.clone(), ..Options::default() });
+    let trail = off_thread(move || Trail::open(&dir, &options)).await??;
+    if let Some(recovered) = trail.recovered() {
+        tracing::warn!(%recovered, "The audit trail was not left in good order, and was put right");
+    }
+    Ok(Files { trail, store })
+}
+
+/// Duties of now and then, while there is nothing to copy.
+#[derive(Debug, Default)]
+struct Duties {
+    trimmed_at: Option<Instant>,
+    /// The month whose old ones were let go of.
+    dropped_in: Option<Month>,
+}
+
+impl Duties {
+    async fn run(&mut self, trail: &AuditTrail, terms: &TrailTerms) {
+        if self.trimmed_at.is_none_or(|at| at.elapsed() >= TRIM_EVERY) {
+            self.trimmed_at = Some(Instant::now());
+            if let Err(error) = trail.trim(FORGOTTEN_KEPT).await {
+                tracing::warn!(%error, "cannot trim the audit trail in the store; trying again later");
+            }
+        }
+        let now = trail.clock.now();
+        if self.dropped_in != Some(Month::of(now)) {
+            self.dropped_in = Some(Month::of(now));
+            if let Err(error) = trail.drop_old_months(terms.months_kept, now).await {
+                tracing::error!(%error, "Cannot let go of months of the audit trail that are old enough");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_the_files_are_the_less_it_rests() {
+        let rests = |worked_ms| {
+            [0, 6, 30, 60, 3_600]
+                .map(|late_s| rest(Duration::from_millis(worked_ms), Duration::from_secs(late_s)).as_millis())
+        };
+        assert_eq!(rests(40), [1_000, 360, 40, 0, 0]);
+        assert_eq!(rests(4_000), [1_000, 1_000, 1_000, 0, 0], "however long a bite took");
+    }
+}

@@ -1,0 +1,442 @@
+//! Works bulk acts off, one chunk after another, as many at a time as their pace allows.
+//!
+//! choose → write down → deal → count. If the process dies before the note is written, nothing was touched; if it dies
+//! after, the next one deals with the same entries, and finds on their trails which of them were done.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use recado_core::{DeadLetter, Job, JobId, Status};
+use recado_store::{Discarded, KeyValue, KvWrite, PageRequest, StoreError};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::{
+    Bulk, BulkAct, BulkFailure, BulkState, CanaryState, FAILURES_NAMED_MAX, NAMESPACE, is_dead, write,
+};
+use crate::dlq::DeadLetters;
+use crate::dlq::operator::Replay;
+use crate::error::EngineError;
+use crate::shared::entry::{read_entry, write_entry};
+use crate::shared::leader::{FoundLease, LeaderLease, LeaderTerms, LeaseWatch};
+
+/// Interval of looks for bulk acts without a process.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Time that a bulk act stays with a silent process.
+const HELD_FOR: Duration = Duration::from_secs(15);
+
+/// Progress is written down at least this often while there is some, and at least that often while there is
+/// none.
+const KEPT_EVERY: Duration = Duration::from_secs(1);
+const KEPT_ANYWAY_EVERY: Duration = Duration::from_secs(5);
+
+/// Entries are taken on in chunks of about this time, so that they share commits.
+const CHUNK_TIME: Duration = Duration::from_millis(50);
+
+/// Between two looks at a canary.
+const CANARY_LOOK: Duration = Duration::from_millis(250);
+
+/// Pause after the store could not answer.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// Finds bulk acts without a process, and works on them, until the engine stops.
+pub(crate) async fn run(dlq: Arc<DeadLetters>) {
+    let mut runners = JoinSet::new();
+    // Those that this process works on, and those that another one may.
+    let mut ours = HashMap::<Box<str>, AbortHandle>::new();
+    let mut watches = HashMap::new();
+    loop {
+        let mut changed = std::pin::pin!(dlq.bulk_changed.notified());
+        changed.as_mut().enable();
+        ours.retain(|_, runner| !runner.is_finished());
+        match take_free(&dlq, &ours, &mut watches).await {
+            Ok(taken) => {
+                for runner in taken {
+                    ours.insert(runner.lease.state.id.clone(), runners.spawn(runner.run()));
+                }
+            }
+            Err(StoreError::Broken(error)) => return dlq.lifecycle.fail_store(&error),
+            Err(error) => tracing::warn!(%error, "cannot look for bulk acts; trying again"),
+        }
+        tokio::select! {
+            () = dlq.lifecycle.stopping.cancelled() => break,
+            () = changed => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        while runners.try_join_next().is_some() {}
+    }
+    while runners.join_next().await.is_some() {}
+}
+
+async fn take_free(
+    dlq: &Arc<DeadLetters>,
+    ours: &HashMap<Box<str>, AbortHandle>,
+    watches: &mut HashMap<Box<str>, LeaseWatch>,
+) -> Result<Vec<Runner>, StoreError> {
+    let now = dlq.clock.now();
+    let mut taken = Vec::new();
+    let kv: Arc<dyn KeyValue> = dlq.store.clone();
+    let terms = LeaderTerms { kv, node: dlq.node.clone(), namespace: NAMESPACE, length: HELD_FOR };
+    let entries = dlq.store.kv_list(NAMESPACE, now).await?;
+    watches.retain(|id, _| entries.iter().any(|entry| entry.key == *id));
+    for entry in entries {
+        let Some(bulk) = read_entry::<Bulk>(&entry).filter(|bulk| bulk.state == BulkState::Running) else {
+            continue;
+        };
+        if ours.contains_key(&bulk.id) {
+            continue;
+        }
+        let watch = watches.entry(bulk.id.clone()).or_default();
+        let found = FoundLease::of(&entry.key, Some(&entry), || bulk);
+        if let Ok(mut lease) = found.take(&terms, watch)
+            && lease.save(now).await?
+        {
+            taken.push(Runner { dlq: dlq.clone(), lease });
+        }
+    }
+    Ok(taken)
+}
+
+struct Runner {
+    dlq: Arc<DeadLetters>,
+    /// The bulk act, which this process works on.
+    lease: LeaderLease<Bulk>,
+}
+
+/// The result of one step.
+enum BulkStep {
+    GoOn,
+    /// It has ended, or another process has it now.
+    Over,
+}
+
+impl Runner {
+    async fn run(mut self) {
+        loop {
+            let step =
+                if self.dlq.lifecycle.is_stopping() { self.give_back().await } else { self.step().await };
+            match step {
+                Ok(BulkStep::GoOn) => {}
+                Ok(BulkStep::Over) => return,
+                Err(StoreError::Broken(error)) => return self.dlq.lifecycle.fail_store(&error),
+                // The note says until when it is ours: the next process takes it from there.
+                Err(_) if self.dlq.lifecycle.is_stopping() => return,
+                Err(error) => {
+                    tracing::warn!(id = %self.lease.state.id, %error, "a bulk act cannot go on yet; trying again");
+                    self.wait(STORE_RETRY).await;
+                }
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<BulkStep, StoreError> {
+        if self.canary_is(CanaryState::Waiting) {
+            return self.look_at_canary().await;
+        }
+        let hand_is_empty = self.lease.state.in_hand.is_empty();
+        if self.lease.state.walked && hand_is_empty {
+            // What was counted and is not there any more: another was faster.
+            self.lease.state.skipped += self.lease.state.left();
+            let failed = self.lease.state.done == 0 && self.lease.state.failed > 0;
+            let because = failed.then(|| self.last_failure("every entry failed"));
+            return self.end(if failed { BulkState::Failed } else { BulkState::Done }, because).await;
+        }
+        if self.lease.state.done == 0 && self.lease.state.failed >= FAILURES_NAMED_MAX as u64 && hand_is_empty
+        {
+            let because = self.last_failure(&format!("the first {} failed", self.lease.state.failed));
+            return self.end(BulkState::Failed, Some(because)).await;
+        }
+        let began = Instant::now();
+        let (size, time) = self.chunk();
+        if hand_is_empty && let BulkStep::Over = self.choose(size).await? {
+            return Ok(BulkStep::Over);
+        }
+        let took = self.deal().await?;
+        if self.canary_is(CanaryState::Starting) && (self.canary_left() == 0 || self.lease.state.walked) {
+            let began = self.lease.state.canary.as_ref().is_some_and(|canary| !canary.job_ids.is_empty());
+            self.set_canary(if began { CanaryState::Waiting } else { CanaryState::Delivered });
+            return self.keep().await;
+        }
+        self.pace(began + time.mul_f64(took as f64 / size as f64)).await
+    }
+
+    /// Waits until the next entries may go; a signal meanwhile may mean that it was stopped.
+    async fn pace(&mut self, next_at: Instant) -> Result<BulkStep, StoreError> {
+        loop {
+            let woken = self.wait(next_at.saturating_duration_since(Instant::now())).await;
+            if (woken || self.lease.unsaved_for() >= KEPT_EVERY)
+                && let BulkStep::Over = self.keep().await?
+            {
+                return Ok(BulkStep::Over);
+            }
+            if !woken {
+                return Ok(BulkStep::GoOn);
+            }
+        }
+    }
+
+    fn last_failure(&self, what: &str) -> String {
+        let last = self.lease.state.failures.last().map(|failure| &*failure.reason).unwrap_or_default();
+        format!("{what}; the last one because {last}")
+    }
+
+    /// Entries to take on next, and the time that they may take.
+    fn chunk(&self) -> (usize, Duration) {
+        let each = Duration::from_secs(1) / self.lease.state.rate_per_second.max(1);
+        let size = (CHUNK_TIME.as_nanos() / each.as_nanos().max(1)).max(1);
+        let size = usize::try_from(size).unwrap_or(1);
+        let size = if self.canary_is(CanaryState::Starting) { size.min(self.canary_left()) } else { size };
+        (size, each * u32::try_from(size).unwrap_or(1))
+    }
+
+    fn canary_is(&self, state: CanaryState) -> bool {
+        self.lease.state.canary.as_ref().is_some_and(|canary| canary.state == state)
+    }
+
+    fn canary_left(&self) -> usize {
+        let left = |canary: &super::Canary| (canary.wanted as usize).saturating_sub(canary.job_ids.len());
+        self.lease.state.canary.as_ref().map_or(0, left)
+    }
+
+    fn set_canary(&mut self, state: CanaryState) {
+        if let Some(canary) = &mut self.lease.state.canary {
+            canary.state = state;
+            canary.waiting_for = None;
+        }
+    }
+
+    /// Takes the next entries in hand, and writes them down.
+    async fn choose(&mut self, size: usize) -> Result<BulkStep, StoreError> {
+        let entries = self.next_entries(size).await?;
+        self.lease.state.total =
+            self.lease.state.total.max(self.lease.state.counted() + entries.len() as u64);
+        let (dead, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_dead);
+        self.lease.state.skipped += others.len() as u64;
+        self.lease.state.in_hand = dead.into_iter().map(|entry| entry.job_id).collect();
+        if self.lease.state.in_hand.is_empty() { Ok(BulkStep::GoOn) } else { self.keep().await }
+    }
+
+    /// Deals with what is in hand; how many that were. All of them are counted, or none yet.
+    async fn deal(&mut self) -> Result<usize, StoreError> {
+        let fates = join_all(self.lease.state.in_hand.iter().map(|id| self.deal_with(id))).await;
+        let fates = fates.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let hand = std::mem::take(&mut self.lease.state.in_hand);
+        for (id, went) in hand.iter().zip(fates) {
+            self.count(id, went);
+        }
+        Ok(hand.len())
+    }
+
+    async fn deal_with(&self, id: &JobId) -> Result<EntryResult, StoreError> {
+        let filter = self.lease.state.filter.filter(self.lease.state.started_at);
+        let entry = self.dlq.store.dead_letter(id).await?;
+        let went = match entry.filter(|entry| is_dead(entry) && filter.matches(entry)) {
+            Some(entry) => self.act(&entry).await?,
+            None => EntryResult::Skipped,
+        };
+        Ok(if matches!(went, EntryResult::Skipped) && self.was_ours(id).await? {
+            EntryResult::Done
+        } else {
+            went
+        })
+    }
+
+    /// Returns true if this bulk act has done it before: it died after that, or the answer was lost.
+    async fn was_ours(&self, id: &JobId) -> Result<bool, StoreError> {
+        let trail = self.dlq.store.audit(id).await?;
+        let names_us = |words: &str| words.contains(&*self.lease.state.id);
+        Ok(trail.iter().any(|event| event.retry_reason.as_deref().is_some_and(names_us)))
+    }
+
+    /// The next entries that are chosen; moves on behind them.
+    async fn next_entries(&mut self, size: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        let filter = self.lease.state.filter.filter(self.lease.state.started_at);
+        let store = self.dlq.store.clone();
+        let ids = &self.lease.state.filter.job_ids;
+        if ids.is_empty() {
+            let page = PageRequest { before: self.lease.state.place, limit: size };
+            let page = store.dead_letters(filter, page).await?;
+            self.lease.state.walked = page.next.is_none();
+            self.lease.state.place = page.next;
+            return Ok(page.items);
+        }
+        let from = self.lease.state.place.and_then(|place| usize::try_from(place).ok()).unwrap_or(0);
+        let to = ids.len().min(from + size);
+        let mut entries = Vec::with_capacity(size);
+        for id in &ids[from.min(to)..to] {
+            entries.extend(store.dead_letter(id).await?.filter(|entry| filter.matches(entry)));
+        }
+        self.lease.state.walked = to == ids.len();
+        self.lease.state.place = Some(to as u64);
+        Ok(entries)
+    }
+
+    /// Tried again for as long as the store cannot take it: an entry must not be passed over for that.
+    async fn act(&self, entry: &DeadLetter) -> Result<EntryResult, StoreError> {
+        let (words, actor) = (self.lease.state.words_of_record(), self.lease.state.actor.as_deref());
+        loop {
+            let went = match self.lease.state.act {
+                BulkAct::Replay => {
+                    self.dlq.replay_entry(entry, None, Some(&words), actor).await.map(EntryResult::from)
+                }
+                BulkAct::Discard => self.dlq.discard_entry(entry, &words, actor).await.map(EntryResult::from),
+            };
+            match went {
+                Ok(went) => return Ok(went),
+                Err(EngineError::Store(error @ StoreError::Broken(_))) => return Err(error),
+                Err(error) if self.dlq.lifecycle.is_stopping() => {
+                    return Err(StoreError::Unavailable(error.to_string()));
+                }
+                Err(error) => {
+                    tracing::warn!(jobId = %entry.job_id, %error, "an entry of a bulk act has to wait for the store");
+                    self.wait(STORE_RETRY).await;
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, id: &JobId, went: EntryResult) {
+        match went {
+            EntryResult::Done => {
+                self.lease.state.done += 1;
+                if let Some(canary) =
+                    self.lease.state.canary.as_mut().filter(|canary| canary.state == CanaryState::Starting)
+                {
+                    canary.job_ids.push(id.clone());
+                }
+            }
+            EntryResult::Skipped => self.lease.state.skipped += 1,
+            EntryResult::Failed(reason) => {
+                self.lease.state.failed += 1;
+                if self.lease.state.failures.len() < FAILURES_NAMED_MAX {
+                    self.lease.state.failures.push(BulkFailure { job_id: id.clone(), reason: reason.into() });
+                }
+            }
+        }
+    }
+
+    /// Goes on when every canary was delivered, and stops when one died. One that is parked is waited for.
+    async fn look_at_canary(&mut self) -> Result<BulkStep, StoreError> {
+        let now = self.dlq.clock.now();
+        let ids = self.lease.state.canary.as_ref().map(|canary| canary.job_ids.clone()).unwrap_or_default();
+        let mut waiting_for = None;
+        let mut all_sent = true;
+        for id in &ids {
+            let view = self.dlq.store.job(id, now).await?;
+            match view.as_ref().map(|view| view.status) {
+                Some(Status::Sent) => {}
+                Some(Status::Failed | Status::Cancelled | Status::Discarded) | None => {
+                    let entry = self.dlq.store.dead_letter(id).await?;
+                    let why = entry.map(|entry| entry.last_failure_reason.as_str().to_owned());
+                    self.set_canary(CanaryState::Died);
+                    let why = why.unwrap_or_else(|| "it was called off".to_owned());
+                    return self
+                        .end(BulkState::Stopped, Some(format!("canary {id} failed again: {why}")))
+                        .await;
+                }
+                Some(_) => {
+                    all_sent = false;
+                    let job = view.as_ref().map(|view| &view.job);
+                    let hold = |job: &Job| self.dlq.gate.hold(job.route.as_str(), job.company.as_str());
+                    let held = job.and_then(|job| hold(job).or_else(|| self.dlq.gate.receiver_hold(job)));
+                    waiting_for = waiting_for.or(held.map(|hold| hold.why.into_boxed_str()));
+                }
+            }
+        }
+        if all_sent {
+            self.set_canary(CanaryState::Delivered);
+            return self.keep().await;
+        }
+        let told = self.lease.state.canary.as_mut().map(|canary| {
+            let changed = canary.waiting_for != waiting_for;
+            canary.waiting_for = waiting_for;
+            changed
+        });
+        if told == Some(true) || self.lease.unsaved_for() >= KEPT_ANYWAY_EVERY {
+            return self.keep().await;
+        }
+        if self.wait(CANARY_LOOK).await { self.keep().await } else { Ok(BulkStep::GoOn) }
+    }
+
+    /// Waits; returns true if a signal came meanwhile.
+    async fn wait(&self, time: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(time) => false,
+            () = self.dlq.bulk_changed.notified() => true,
+            () = self.dlq.lifecycle.stopping.cancelled() => false,
+        }
+    }
+
+    /// Writes its progress. An operator may have stopped it in between, or another process taken it over.
+    async fn keep(&mut self) -> Result<BulkStep, StoreError> {
+        let now = self.dlq.clock.now();
+        if self.lease.save(now).await? {
+            return Ok(BulkStep::GoOn);
+        }
+        let Some(entry) = self.dlq.store.kv_get(NAMESPACE, &self.bulk().id, now).await? else {
+            return Ok(BulkStep::Over);
+        };
+        if let Some(stopped) = read_entry::<Bulk>(&entry).filter(|bulk| bulk.state != BulkState::Running) {
+            // How far it came is known here alone. What is in hand was not touched yet.
+            let Bulk { state, ended_at, stopped_because, .. } = stopped;
+            let in_hand = Vec::new();
+            let bulk = Bulk { state, ended_at, stopped_because, in_hand, ..self.bulk().clone() };
+            write_entry(&*self.dlq.store, write(&bulk, Some(entry.version))?, now).await?;
+        }
+        Ok(BulkStep::Over)
+    }
+
+    /// Lets go of it, so that the next process goes on at once.
+    async fn give_back(&mut self) -> Result<BulkStep, StoreError> {
+        self.lease.release(self.dlq.clock.now()).await?;
+        Ok(BulkStep::Over)
+    }
+
+    async fn end(&mut self, state: BulkState, because: Option<String>) -> Result<BulkStep, StoreError> {
+        let now = self.dlq.clock.now();
+        self.lease.state.end(state, because, now);
+        let audit = vec![self.bulk().ended_audit(now)];
+        if !self.lease.save_with(now, |write| KvWrite { audit, ..write }).await? {
+            self.lease.state.state = BulkState::Running;
+            return self.keep().await;
+        }
+        let Bulk { id, act, total, done, skipped, failed, stopped_because, .. } = self.bulk();
+        tracing::warn!(%id, act = act.as_str(), total, done, skipped, failed, because = stopped_because.as_deref(), "Bulk act on dead letters ended");
+        Ok(BulkStep::Over)
+    }
+
+    fn bulk(&self) -> &Bulk {
+        &self.lease.state
+    }
+}
+
+/// The result for one entry.
+enum EntryResult {
+    Done,
+    Skipped,
+    Failed(String),
+}
+
+impl From<Replay> for EntryResult {
+    fn from(replay: Replay) -> Self {
+        match replay {
+            Replay::Started => EntryResult::Done,
+            Replay::AlreadyReplaying | Replay::Unknown => EntryResult::Skipped,
+            Replay::Undeliverable(why) => EntryResult::Failed(why),
+            Replay::Damaged(damage) => EntryResult::Failed(format!("{damage} is damaged in the store")),
+            Replay::InvalidData(_) => EntryResult::Failed("its data cannot be delivered".to_owned()),
+        }
+    }
+}
+
+impl From<Discarded> for EntryResult {
+    fn from(discarded: Discarded) -> Self {
+        match discarded {
+            Discarded::Done => EntryResult::Done,
+            Discarded::Replaying | Discarded::DiedAgain | Discarded::Unknown => EntryResult::Skipped,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Errors of the engine's public calls.
+
+use recado_store::StoreError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine is on its way out.
+    #[error("the engine is stopping; ask another node or come back after the restart")]
+    Stopping,
+    #[error(transparent)]
+    Trail(TrailError),
+}
+
+/// The reason why the audit trail could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum TrailError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Files(#[from] recado_audit::Error),
+    /// The task that worked on the files is gone.
+    #[error("work on the audit trail's files was cut off; the log says more")]
+    CutOff,
+    #[error("this server keeps no audit trail")]
+    None,
+}
+
+impl From<TrailError> for EngineError {
+    fn from(error: TrailError) -> Self {
+        match error {
+            TrailError::Store(error) => EngineError::Store(error),
+            error => EngineError::Trail(error),
+        }
+    }
+}
+
+/// A stop that left something behind.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(
+        "{outcomes} outcomes could not be written down, and {deliveries} deliveries had not ended within the grace; \
+         their jobs are taken over when their leases end, and those that were sent are sent again"
+    )]
+    Unfinished { outcomes: u64, deliveries: u64 },
+}

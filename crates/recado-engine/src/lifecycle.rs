@@ -1,0 +1,100 @@
+//! The engine's life: running, stopping, stopped, or failed together with its store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use recado_store::StoreError;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Signals of a stop, and the tasks that a stop waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Lifecycle {
+    /// Cancelled when a stop begins: nothing new is claimed.
+    pub stopping: CancellationToken,
+    /// Cancelled when the grace of a stop is over: every task ends.
+    pub stopped: CancellationToken,
+    /// Deliveries, and writes on behalf of deliveries.
+    pub deliveries: TaskTracker,
+    /// Background tasks that end when a stop begins.
+    pub duties: TaskTracker,
+    /// Background tasks that go on until the last delivery has ended.
+    pub heartbeat: TaskTracker,
+    store_failed: CancellationToken,
+    store_failure: Mutex<Option<String>>,
+    unwritten_outcomes: AtomicU64,
+    abandoned_deliveries: AtomicU64,
+}
+
+impl Lifecycle {
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+
+    /// Runs work that a stop waits for until its grace is over.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stopped = self.stopped.clone();
+        self.deliveries.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = stopped.cancelled() => {}
+            }
+        });
+    }
+
+    /// Runs a delivery like [`Lifecycle::spawn`], and counts it as abandoned when the grace ends first.
+    pub fn spawn_delivery(self: &std::sync::Arc<Self>, delivery: impl Future<Output = ()> + Send + 'static) {
+        let lifecycle = self.clone();
+        self.deliveries.spawn(async move {
+            tokio::select! {
+                biased;
+                () = delivery => {}
+                () = lifecycle.stopped.cancelled() => {
+                    lifecycle.abandoned_deliveries.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+
+    /// Ends the engine: the store can write nothing any more, and only a restart can recover it.
+    pub fn fail_store(&self, error: &str) {
+        let mut why = self.store_failure.lock();
+        if why.is_none() {
+            tracing::error!(error, "The store has failed; stopping so that a restart can recover it");
+            *why = Some(error.to_owned());
+        }
+        self.store_failed.cancel();
+    }
+
+    /// Ends the engine if this error says that the store has failed for good.
+    pub fn check(&self, error: StoreError) -> StoreError {
+        if let StoreError::Broken(why) = &error {
+            self.fail_store(why);
+        }
+        error
+    }
+
+    /// Resolves when the store has failed for good, with the reason.
+    pub async fn store_failure(&self) -> String {
+        self.store_failed.cancelled().await;
+        self.store_failure.lock().clone().unwrap_or_default()
+    }
+
+    /// Counts an outcome that the store does not take yet.
+    pub fn outcome_waits(&self) {
+        self.unwritten_outcomes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes back the count of an outcome that the store has taken at last.
+    pub fn outcome_written(&self) {
+        self.unwritten_outcomes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub fn unwritten_outcomes(&self) -> u64 {
+        self.unwritten_outcomes.load(Ordering::Relaxed)
+    }
+
+    pub fn abandoned_deliveries(&self) -> u64 {
+        self.abandoned_deliveries.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,168 @@
+//! Accounts whose credential a provider no longer takes.
+//!
+//! An account is a company at a provider. A refused credential is neither the message's fault nor the
+//! provider's: it marks the account, once, so that the product can ask its user to sign in again. The next
+//! success, or a person, takes the mark away.
+
+use std::sync::Arc;
+
+use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Failure, Job, Timestamp};
+use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
+use serde::{Deserialize, Serialize};
+
+use crate::notify::notices::OURSELVES;
+use crate::shared::cache::{BelongsToCompany, NamespaceCache};
+use crate::shared::entry::{Edit, EntryKey, update_entry, write_entry, write_of};
+
+pub const NAMESPACE: Namespace = Namespace::new("accounts");
+
+/// The mark of an account whose credential the provider refused.
+pub const TOKEN_EXPIRED: &str = "token_expired";
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Account {
+    pub provider: Box<str>,
+    pub company_id: CompanyId,
+    pub status: Box<str>,
+    pub since: Timestamp,
+    pub reason: Box<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<Box<str>>,
+    pub route: Box<str>,
+    pub job_id: Box<str>,
+}
+
+impl BelongsToCompany for Account {
+    fn company(&self) -> &CompanyId {
+        &self.company_id
+    }
+}
+
+/// Every marked account, as this process knows them.
+#[derive(Debug)]
+pub struct Accounts {
+    marked: NamespaceCache<Account>,
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Accounts { marked: NamespaceCache::new(NAMESPACE) }
+    }
+}
+
+fn key(provider: &str, company: &str) -> Box<str> {
+    format!("{provider}/{company}").into()
+}
+
+impl Accounts {
+    pub(crate) async fn reload(&self, kv: &dyn KeyValue, now: Timestamp) -> Result<(), StoreError> {
+        self.marked.reload(kv, now).await
+    }
+
+    pub fn list(&self, company: Option<&str>) -> Vec<Arc<Account>> {
+        self.marked.list(company, None, usize::MAX)
+    }
+
+    pub(crate) fn is_marked(&self, provider: &str, company: &str) -> bool {
+        !self.marked.is_empty() && self.marked.get(&key(provider, company)).is_some()
+    }
+
+    /// The mark that a failure calls for, unless the account has it, and the event that tells of it. `words` are the
+    /// failure's, without what of them is the job's.
+    pub(crate) fn foresee(
+        &self,
+        provider: &str,
+        job: &Job,
+        failure: &Failure,
+        words: &str,
+        now: Timestamp,
+    ) -> Option<(Account, Event)> {
+        if self.is_marked(provider, job.company.as_str()) {
+            return None;
+        }
+        let account = Account {
+            provider: provider.into(),
+            company_id: job.company.clone(),
+            status: TOKEN_EXPIRED.into(),
+            since: now,
+            reason: words.into(),
+            error_code: failure.code.clone(),
+            route: job.route.as_str().into(),
+            job_id: job.id.as_str().into(),
+        };
+        let data = EventData {
+            status: Some(TOKEN_EXPIRED.into()),
+            provider: Some(provider.into()),
+            error_code: failure.code.clone(),
+            last_error: Some(words.into()),
+            rule: Some(failure.rule.clone()),
+            blame: Some(failure.blame),
+            ..EventData::default()
+        };
+        Some((account, Event::about(job, EventKind::TokenExpired, now, data)))
+    }
+
+    pub(crate) async fn mark(
+        &self,
+        kv: &dyn KeyValue,
+        account: Account,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let key = key(&account.provider, account.company_id.as_str());
+        let audit =
+            act(AuditKind::AccountMarked, &account, OURSELVES, now).reason(account.reason.to_string());
+        let place = EntryKey { namespace: NAMESPACE, key: &key };
+        let write = KvWrite { audit: vec![audit], ..write_of(place, Some(&account), Some(0))? };
+        // One that another node marked meanwhile is read when that node's write is announced.
+        if let Some(version) = write_entry(kv, write, now).await? {
+            self.marked.keep(key, version, account);
+        }
+        Ok(())
+    }
+
+    /// Takes the mark away because a delivery was accepted.
+    pub(crate) async fn clear(
+        &self,
+        kv: &dyn KeyValue,
+        provider: &str,
+        company: &str,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        if self.is_marked(provider, company) {
+            self.take_off(kv, provider, company, OURSELVES, now).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the mark away, and returns true when there was one.
+    pub(crate) async fn take_off(
+        &self,
+        kv: &dyn KeyValue,
+        provider: &str,
+        company: &str,
+        actor: &str,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let key = key(provider, company);
+        let place = EntryKey { namespace: NAMESPACE, key: &key };
+        let updated = update_entry(kv, place, now, |account: Option<Account>| match account {
+            Some(account) => Edit::Remove {
+                audit: vec![act(AuditKind::AccountCleared, &account, actor, now)],
+                result: true,
+            },
+            None => Edit::Keep(false),
+        });
+        let was_marked = updated.await?.result;
+        self.marked.remove(&key);
+        if was_marked {
+            tracing::info!(provider, companyId = company, actor, "Account works again");
+        }
+        Ok(was_marked)
+    }
+}
+
+fn act(kind: AuditKind, account: &Account, actor: &str, now: Timestamp) -> AuditEvent {
+    let about = AuditEvent::about_account(&account.provider, account.company_id.as_str(), kind, now);
+    AuditEvent { route: account.route.clone(), ..about.by(Some(actor)) }
+}

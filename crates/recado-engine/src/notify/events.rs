@@ -1,0 +1,123 @@
+//! The stream of events: listeners get them as they happen, and may ask for those they just missed.
+//!
+//! Nothing here is durable. Events that must not be lost (callbacks, notifications) leave as follow-up jobs in the
+//! same step that settles the attempt: see [`crate::attempt::post_settle`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use recado_core::Event;
+use tokio::sync::broadcast;
+
+/// Events that a slow listener may lag behind before it misses some.
+const LAG_MAX: usize = 4_096;
+
+/// Events kept for listeners that come back after a lost connection.
+const KEPT_MAX: usize = 1_024;
+
+#[derive(Debug)]
+pub struct Events {
+    told: broadcast::Sender<Arc<Event>>,
+    kept: Mutex<VecDeque<Arc<Event>>>,
+    /// No listener has ever come: not worth the work.
+    listened: AtomicBool,
+}
+
+/// A listener's stream: first the events it missed, then new ones.
+#[derive(Debug)]
+pub struct Listening {
+    pub missed: Vec<Arc<Event>>,
+    pub told: broadcast::Receiver<Arc<Event>>,
+    /// It asked to go on after an event that is no longer kept: some are lost to it.
+    pub gap: bool,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Events {
+            told: broadcast::Sender::new(LAG_MAX),
+            kept: Mutex::default(),
+            listened: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Events {
+    /// Returns true if an event has a listener.
+    pub fn are_heard(&self) -> bool {
+        self.listened.load(Ordering::Relaxed)
+    }
+
+    pub fn tell(&self, event: Event) {
+        if !self.are_heard() {
+            return;
+        }
+        let event = Arc::new(event);
+        let mut kept = self.kept.lock();
+        if kept.len() == KEPT_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(event.clone());
+        // Under the lock, so that a listener neither misses an event nor hears it twice.
+        let _ = self.told.send(event);
+    }
+
+    /// Forgets kept events. A listener that asks to go on after one of them is told of a gap.
+    pub fn forget(&self, is_wanted: impl Fn(&Event) -> bool) {
+        self.kept.lock().retain(|event| !is_wanted(event));
+    }
+
+    /// Listens from now on, or from the event after `last_heard`; from the oldest that is kept if that one is not.
+    pub fn listen(&self, last_heard: Option<&str>) -> Listening {
+        let kept = self.kept.lock();
+        self.listened.store(true, Ordering::Relaxed);
+        let told = self.told.subscribe();
+        let Some(last) = last_heard else { return Listening { missed: Vec::new(), told, gap: false } };
+        match kept.iter().position(|event| &*event.id == last) {
+            Some(at) => Listening { missed: kept.iter().skip(at + 1).cloned().collect(), told, gap: false },
+            None => Listening { missed: kept.iter().cloned().collect(), told, gap: true },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recado_core::{EventData, EventKind, Timestamp};
+
+    use super::*;
+
+    fn event(n: i64) -> Event {
+        Event::new(EventKind::JobSent, None, &["x"], Timestamp::from_millis(n), EventData::default())
+    }
+
+    #[test]
+    fn a_listener_that_comes_back_hears_what_it_missed_and_nothing_twice() {
+        let events = Events::default();
+        events.tell(event(0));
+        let mut first = events.listen(None);
+        (1..=3).for_each(|n| events.tell(event(n)));
+        let heard = first.told.try_recv().unwrap();
+        let mut again = events.listen(Some(&heard.id));
+        let missed: Vec<_> = again.missed.iter().map(|event| event.timestamp.as_millis()).collect();
+        assert_eq!((missed, again.gap), (vec![2, 3], false));
+        assert!(again.told.try_recv().is_err(), "what was missed is not told again");
+        events.tell(event(4));
+        assert_eq!(again.told.try_recv().unwrap().timestamp.as_millis(), 4);
+    }
+
+    #[test]
+    fn a_listener_that_was_away_for_too_long_hears_of_the_gap_and_what_is_kept() {
+        let events = Events::default();
+        let _listening = events.listen(None);
+        let old = event(0);
+        let id = old.id.clone();
+        events.tell(old);
+        (1..=KEPT_MAX as i64).for_each(|n| events.tell(event(n)));
+        let back = events.listen(Some(&id));
+        let missed: Vec<_> = back.missed.iter().map(|event| event.timestamp.as_millis()).collect();
+        assert!(back.gap);
+        assert_eq!(missed, (1..=KEPT_MAX as i64).collect::<Vec<_>>(), "what is kept is told");
+    }
+}
