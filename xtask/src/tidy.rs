@@ -300,8 +300,10 @@ fn unreachable_pages(faults: &mut Vec<String>) -> Outcome {
 
 /// Files that the program writes are as it would write them now.
 fn generated_files(faults: &mut Vec<String>) -> Outcome {
-    const GENERATED: [(&str, &[&str]); 1] =
-        [("crates/recado-config/config.default.toml", &["config", "show", "--default"])];
+    const GENERATED: [(&str, &[&str]); 2] = [
+        ("crates/recado-config/config.default.toml", &["config", "show", "--default"]),
+        ("docs/configuration.md", &["config", "reference"]),
+    ];
     for (path, command) in GENERATED {
         let mut recado = cargo();
         recado.args(["run", "--quiet", "--package", "recado", "--"]).args(command);

@@ -140,6 +140,22 @@ const SES_RATE: Rate = Rate { max: 100, per: minutes(1) };
 pub const BREAKER_DEFAULT: BreakerTerms = BreakerTerms::new(5, seconds(60), seconds(120));
 const OPENAI_BREAKER: BreakerTerms = BreakerTerms::new(3, seconds(60), seconds(180));
 
+/// The row of a route without a word of its own.
+const PLAIN: BuiltIn = BuiltIn {
+    name: "",
+    purpose: "",
+    provider: "",
+    kind: Kind::Worker,
+    classifier: "general",
+    timeout: TIMEOUT_DEFAULT,
+    concurrency: CONCURRENCY_DEFAULT,
+    breaker: None,
+    rate: None,
+    provider_lines: "",
+    fallback: Act::MarkFailed,
+    policy: five_in_a_minute,
+};
+
 pub const ROUTES: [BuiltIn; 10] = [
     BuiltIn {
         name: "email",
@@ -147,13 +163,9 @@ pub const ROUTES: [BuiltIn; 10] = [
         provider: "smtp",
         kind: Kind::Smtp,
         classifier: "smtp",
-        timeout: TIMEOUT_DEFAULT,
-        concurrency: CONCURRENCY_DEFAULT,
-        breaker: None,
-        rate: None,
         provider_lines: "[providers.smtp]\nurl = \"smtp://user:${SMTP_PASSWORD}@mail.example.com:587\"\n",
-        fallback: Act::MarkFailed,
         policy: email,
+        ..PLAIN
     },
     BuiltIn {
         name: "email-ses",
@@ -161,13 +173,10 @@ pub const ROUTES: [BuiltIn; 10] = [
         provider: "ses",
         kind: Kind::Ses,
         classifier: "ses",
-        timeout: TIMEOUT_DEFAULT,
         concurrency: SES_CONCURRENCY,
-        breaker: None,
         rate: Some(SES_RATE),
         provider_lines: "[providers.ses]\nregion = \"sa-east-1\"\n",
-        fallback: Act::MarkFailed,
-        policy: five_in_a_minute,
+        ..PLAIN
     },
     BuiltIn {
         name: "whatsapp",
@@ -175,13 +184,9 @@ pub const ROUTES: [BuiltIn; 10] = [
         provider: "evolution",
         kind: Kind::Whatsapp,
         classifier: "evolution",
-        timeout: TIMEOUT_DEFAULT,
-        concurrency: CONCURRENCY_DEFAULT,
-        breaker: None,
-        rate: None,
         provider_lines: "[providers.evolution]\nurl = \"https://evolution.example.com\"\napi_key = \"${EVOLUTION_API_KEY}\"\n",
-        fallback: Act::MarkFailed,
         policy: whatsapp,
+        ..PLAIN
     },
     BuiltIn {
         name: "tiss-claims",
@@ -189,34 +194,25 @@ pub const ROUTES: [BuiltIn; 10] = [
         provider: "tiss",
         kind: Kind::Worker,
         classifier: "tiss",
-        timeout: TIMEOUT_DEFAULT,
-        concurrency: CONCURRENCY_DEFAULT,
-        breaker: None,
-        rate: None,
-        provider_lines: "",
-        fallback: Act::MarkFailed,
         policy: tiss_claims,
+        ..PLAIN
     },
     BuiltIn {
-        name: "instagram",
         purpose: "Instagram's API",
         provider_lines: "[providers.instagram]\nurl = \"https://graph.instagram.com\"\nheaders = { Authorization = \"Bearer ${INSTAGRAM_TOKEN}\" }\n",
         ..social("instagram", 30)
     },
     BuiltIn {
-        name: "tiktok",
         purpose: "TikTok's API",
         provider_lines: "[providers.tiktok]\nurl = \"https://open.tiktokapis.com\"\nheaders = { Authorization = \"Bearer ${TIKTOK_TOKEN}\" }\n",
         ..social("tiktok", 30)
     },
     BuiltIn {
-        name: "youtube",
         purpose: "YouTube's API",
         provider_lines: "[providers.youtube]\nurl = \"https://www.googleapis.com\"\nheaders = { Authorization = \"Bearer ${YOUTUBE_TOKEN}\" }\n",
         ..social("youtube", 60)
     },
     BuiltIn {
-        name: "openai",
         purpose: "OpenAI's API",
         classifier: "openai",
         breaker: Some(OPENAI_BREAKER),
@@ -225,7 +221,6 @@ pub const ROUTES: [BuiltIn; 10] = [
         ..social("openai", 30)
     },
     BuiltIn {
-        name: "webhook",
         purpose: "signed webhooks to your customers' endpoints",
         kind: Kind::Webhook,
         classifier: "http",
@@ -240,14 +235,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         purpose: "opens no connection: does what each job's data.script says",
         provider: "sandbox",
         kind: Kind::Sandbox,
-        classifier: "general",
-        timeout: TIMEOUT_DEFAULT,
         concurrency: SANDBOX_CONCURRENCY,
-        breaker: None,
-        rate: None,
-        provider_lines: "",
-        fallback: Act::MarkFailed,
-        policy: five_in_a_minute,
+        ..PLAIN
     },
 ];
 
@@ -255,17 +244,13 @@ pub const ROUTES: [BuiltIn; 10] = [
 const fn social(provider: &'static str, timeout_seconds: u64) -> BuiltIn {
     BuiltIn {
         name: provider,
-        purpose: "",
         provider,
         kind: Kind::Http,
         classifier: "social",
         timeout: Duration::from_secs(timeout_seconds),
-        concurrency: CONCURRENCY_DEFAULT,
         breaker: Some(BREAKER_DEFAULT),
-        rate: None,
-        provider_lines: "",
-        fallback: Act::MarkFailed,
         policy: social_media,
+        ..PLAIN
     }
 }
 

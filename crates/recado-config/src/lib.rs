@@ -2,69 +2,63 @@
 //!
 //! ```text
 //! built-in ◀ recado.toml ◀ [environments.<name>] ◀ RECADO_… variables ◀ flags
-//!    tree (every value knows where it stands) ─▶ Raw (what it says) ─▶ Config (what it means)
+//!    tree (every value knows its line) ─▶ Settings (one table a section) ─▶ Config (checked, routes resolved)
 //! ```
 //!
-//! Reading order: [`tree`], [`reader`], [`raw`], [`resolve`], [`routes`]. [`show`] writes a configuration
-//! out again, [`template`] the commented default. Every fault is told at once, each at its line, with what
-//! to write instead; [`fault`] draws them. An unknown key is a fault.
+//! | module | purpose |
+//! |---|---|
+//! | `reading` | values with their lines, read; faults found by the path of a key and drawn without secrets; variables |
+//! | `keys` | every key as a row of a table, with its format, default and documentation; says how to add one |
+//! | `resolve` | keys checked against each other; routes, providers, channels; warnings of anti-patterns |
+//! | [`show`] | the settings in effect, the default file, the reference page |
+//! | [`catalogue`] | the routes that exist without configuration |
+//!
+//! Every fault is reported at once, each at its line, with what to write instead. An unknown key is a fault. A [`Config`]
+//! is plain data; `recado_server::wiring` opens what it describes.
 
-mod alerts;
-mod anti_patterns;
-mod audit;
 pub mod catalogue;
-pub mod fault;
-mod hidden;
-mod legs;
-mod notices;
-mod protection;
-mod providers;
-mod raw;
-mod reader;
+mod keys;
+mod reading;
 mod resolve;
-mod routes;
-mod rules;
 pub mod show;
-mod store;
-pub mod template;
-mod traces;
-mod tree;
 pub mod units;
-pub mod variables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
+use recado_core::decide::Terms;
+use recado_core::{Classifier, RouteName};
+use recado_engine::Fallback;
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::dlq::auto_replay::AutoReplay;
-use recado_engine::duties::alerts::AlertTerms;
-use recado_engine::notify::endpoints::EndpointRegistry;
 use recado_engine::notify::notices::Notices;
-use recado_engine::{DeadLetterTerms, Route, Routes, Settings};
-use recado_store::Retention;
-use recado_store_embedded::EmbeddedOptions;
 use recado_store_redis::link::RedisOptions;
-use recado_transport::{Transport, Url};
-use recado_transport_webhook::{Guard, Webhook};
+use recado_transport::{EvolutionConfig, HttpConfig};
+use recado_transport_smtp::SmtpConfig;
+use recado_transport_webhook::WebhookConfig;
 
 use catalogue::{BuiltIn, Environment, Kind};
-use fault::{Fault, Faults, Place, Source, suggestion};
-use reader::FaultList;
-use tree::{Node, Table, Text, Value};
-use variables::Variables;
+use keys::table::Section;
+use reading::checker::Checker;
+use reading::fault::{Fault, Faults, Place, Source, suggestion};
+use reading::hidden;
+use reading::reader::Reader;
+use reading::tree::{self, Node, Table, Text, Value};
+use reading::variables::Variables;
 
-pub use audit::Audit;
-pub use rules::OwnRule;
-pub use store::batch_body_max_bytes;
+pub use keys::route::RuleKeys;
+pub use keys::sections::{Level, Log, LogFormat, Settings, Traces};
+pub use reading::{fault, variables};
+pub use resolve::batch_body_max_bytes;
+pub use resolve::notices::NoticeEndpoint;
+pub use show::{reference, template};
 
 /// Looked for in the working directory when no file is named.
 pub const FILE_NAME: &str = "recado.toml";
 
-/// All that a process was told, resolved.
+/// All settings of a process, checked and resolved. Plain data: nothing is open, nothing is connected.
 #[derive(Debug)]
 pub struct Config {
     pub environment: Environment,
@@ -72,113 +66,19 @@ pub struct Config {
     pub environment_by_default: bool,
     /// The file that was read, as the user would name it.
     pub file: Option<String>,
-    pub server: Server,
-    pub store: Store,
-    pub engine: EngineTimes,
-    pub retention: Retention,
-    pub dead_letter_ttl: Duration,
-    /// Entries at most before the oldest are archived.
-    pub dead_letters_max: u64,
+    /// Every section with its defaults filled in.
+    pub settings: Settings,
+    /// The Redis that several nodes share; absent when one process keeps its jobs in the data directory.
+    pub redis: Option<RedisOptions>,
     pub notices: Notices,
-    pub alerts: AlertTerms,
-    pub audit: Audit,
-    pub webhooks: Guard,
-    pub log: Log,
-    pub traces: Traces,
-    pub sandbox_enabled: bool,
-    /// Consecutive jobs of one company before the next one's turn.
-    pub turn_jobs: u32,
+    /// The endpoints of channels that are webhooks.
+    pub notice_endpoints: Vec<NoticeEndpoint>,
     pub providers: BTreeMap<String, Provider>,
     /// Protection of each provider that is written or that a route uses.
     pub protection: BTreeMap<Box<str>, ProviderTerms>,
     pub routes: Vec<RouteConfig>,
-    /// Shared by the engine and the transport that delivers to endpoints.
-    pub endpoints: Arc<EndpointRegistry>,
     /// Anti-patterns that no section allows, in the order of the file.
     pub warnings: Faults,
-    /// Anti-patterns that a section allows, each with its reason.
-    pub allowed: anti_patterns::Allowed,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    pub listen: SocketAddr,
-    pub token: Option<Secret>,
-    pub max_body_bytes: u64,
-    /// Names besides its own address that requests may address it by.
-    pub allowed_hosts: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store {
-    /// The Redis that several nodes share; absent when one keeps jobs in `data_dir`.
-    pub redis: Option<RedisOptions>,
-    /// Certificate authorities to trust for Redis instead of the system's; its content is in `redis`.
-    pub ca_file: Option<String>,
-    pub data_dir: PathBuf,
-    pub reserve_bytes: u64,
-    pub max_size_bytes: Option<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineTimes {
-    pub lease: Duration,
-    pub stop_grace: Duration,
-    pub job_ttl: Duration,
-    /// A job whose holder vanished this many times in a row is poison.
-    pub poison_after: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Log {
-    pub level: Level,
-    pub format: LogFormat,
-}
-
-/// Settings of trace export.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Traces {
-    /// URL that spans are posted to; nothing is recorded without it.
-    pub endpoint: Option<Url>,
-    pub headers: Vec<(String, Secret)>,
-    /// The share of traces that are recorded, of those that begin here.
-    pub sample: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl Level {
-    pub const WORDS: [(&'static str, Level); 5] = [
-        ("info", Level::Info),
-        ("error", Level::Error),
-        ("warn", Level::Warn),
-        ("debug", Level::Debug),
-        ("trace", Level::Trace),
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        Level::WORDS.iter().find(|(_, level)| *level == self).map_or("", |(word, _)| word)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people on a terminal, for machines elsewhere.
-    Auto,
-    Json,
-    Human,
-}
-
-impl LogFormat {
-    pub const WORDS: [(&'static str, LogFormat); 3] =
-        [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("human", LogFormat::Human)];
 }
 
 /// Text that is used and never shown.
@@ -201,51 +101,104 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A provider: its protection, and the way to reach it.
-#[derive(Debug)]
+/// A provider and the way to reach it.
+#[derive(Clone, Debug)]
 pub struct Provider {
     pub kind: Kind,
-    /// Its keys and values as a page may show them.
-    pub shown: Vec<(&'static str, String)>,
     /// Carries the jobs of every route that uses it; absent without an address.
-    pub transport: Option<Arc<dyn Transport>>,
-    /// The same, when it signs webhooks.
-    pub webhook: Option<Arc<Webhook>>,
+    pub transport: Option<TransportConfig>,
+    /// An address is written, rightly or not.
+    is_addressed: bool,
 }
 
 impl Provider {
     /// It names nothing that could be reached.
     pub fn says_nothing(&self) -> bool {
-        self.transport.is_none() && !self.shown.iter().any(|(key, _)| matches!(*key, "url" | "region"))
+        self.transport.is_none() && !self.is_addressed
     }
 }
 
-/// A route, and what its author said about it.
+/// A transport that is still to be built.
+#[derive(Clone, Debug)]
+pub enum TransportConfig {
+    Http(HttpConfig),
+    Whatsapp(EvolutionConfig),
+    Smtp(SmtpConfig),
+    #[cfg(feature = "ses")]
+    Ses(recado_transport_ses::SesConfig),
+    Webhook(WebhookConfig),
+}
+
+/// A route with all its terms.
 #[derive(Clone, Debug)]
 pub struct RouteConfig {
-    pub route: Route,
+    pub name: RouteName,
     pub kind: Kind,
-    pub classifier: &'static str,
-    pub own_rules: Vec<OwnRule>,
-    pub built_in: Option<&'static BuiltIn>,
+    pub delivery: Delivery,
+    pub provider: Box<str>,
+    /// Providers that take over, in order, when the ones before them are closed off.
+    pub others: Vec<Box<str>>,
+    /// The name of the built-in rules.
+    pub classifier_name: &'static str,
+    pub classifier: Classifier,
+    pub own_rules: Vec<RuleKeys>,
+    pub terms: Terms,
+    /// Time that one attempt may take.
+    pub timeout: Duration,
+    /// Deliveries at the same time.
+    pub concurrency: usize,
+    pub fallback: Fallback,
     /// Terms of replays without a person.
     pub auto_replay: Option<AutoReplay>,
+    pub built_in: Option<&'static BuiltIn>,
+}
+
+/// The code that delivers a route's jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The sandbox for a route of that kind, else the transports of its providers.
+    Transport,
+    Workers,
+    /// None yet: the lines to configure, in words. The route refuses jobs.
+    Missing(String),
 }
 
 impl RouteConfig {
     /// Its provider, and those that take over.
     pub fn provider_names(&self) -> impl Iterator<Item = &str> {
-        let Route { provider, others, .. } = &self.route;
-        [provider].into_iter().chain(others.iter().map(|(name, _)| name)).map(|name| &**name)
+        [&self.provider].into_iter().chain(&self.others).map(|name| &**name)
+    }
+
+    /// The name of the transport that takes its jobs.
+    pub fn transport_name(&self) -> &'static str {
+        match self.delivery {
+            Delivery::Transport | Delivery::Workers => self.kind.as_str(),
+            Delivery::Missing(_) => "none",
+        }
     }
 }
 
-/// The sources of settings. The caller has read files, environment and arguments.
-#[derive(Clone, Debug, Default)]
+/// Reads a file that the configuration names, such as a certificate.
+pub type ReadFile = fn(&str) -> std::io::Result<String>;
+
+/// The sources of settings. The caller has read the file, the environment and the arguments.
+#[derive(Clone, Debug)]
 pub struct Inputs {
     pub file: Option<Source>,
     pub variables: Variables,
     pub flags: Flags,
+    pub read_file: ReadFile,
+}
+
+impl Default for Inputs {
+    fn default() -> Self {
+        Inputs {
+            file: None,
+            variables: Variables::new(),
+            flags: Flags::default(),
+            read_file: |path| std::fs::read_to_string(path),
+        }
+    }
 }
 
 /// Settings of the command line, each under the name of its flag.
@@ -283,50 +236,36 @@ impl Config {
         resolve_for(inputs, environment, Needed::Written).map(|config| config.warnings)
     }
 
-    pub fn settings(&self, node: impl Into<Box<str>>) -> Settings {
-        Settings {
-            node: node.into(),
-            lease: self.engine.lease,
-            stop_grace: self.engine.stop_grace,
-            retention: self.retention.clone(),
-            job_ttl: self.engine.job_ttl,
-            dead_letter_ttl: self.dead_letter_ttl,
-            crashes_max: self.engine.poison_after,
-            notices: self.notices.clone(),
-            turn_jobs: self.turn_jobs,
-        }
-    }
-
-    /// Terms of the dead letter queue, without its archive.
-    pub fn dead_letters(&self) -> DeadLetterTerms {
-        let asked = self.routes.iter().filter_map(|config| {
-            let terms = config.auto_replay.clone()?;
-            Some((config.route.name.clone(), terms))
-        });
-        DeadLetterTerms { max_size: self.dead_letters_max, archive: None, auto_replay: asked.collect() }
-    }
-
-    /// The transport that signs webhooks, of the route that events go out by.
-    pub fn webhook(&self) -> Option<Arc<Webhook>> {
-        let own = self.providers.get("webhook").and_then(|provider| provider.webhook.clone());
-        own.or_else(|| self.providers.values().find_map(|provider| provider.webhook.clone()))
-    }
-
-    pub fn routes(&self) -> Routes {
-        Routes::new(self.routes.iter().map(|config| config.route.clone()))
-    }
-
     pub fn route(&self, name: &str) -> Option<&RouteConfig> {
-        self.routes.iter().find(|config| config.route.name.as_str() == name)
+        self.routes.iter().find(|route| route.name.as_str() == name)
     }
 
-    pub fn embedded(&self) -> EmbeddedOptions {
-        EmbeddedOptions {
-            dir: self.store.data_dir.clone(),
-            reserve_bytes: self.store.reserve_bytes,
-            max_bytes: self.store.max_size_bytes,
-            now: None,
-        }
+    /// The names of all routes, in order.
+    pub fn route_names(&self) -> Vec<&str> {
+        let names: BTreeSet<_> = self.routes.iter().map(|route| route.name.as_str()).collect();
+        names.into_iter().collect()
+    }
+
+    /// The names of routes that take jobs, in order.
+    pub fn usable_route_names(&self) -> Vec<&str> {
+        let takes_jobs = |name: &&str| {
+            self.route(name).is_some_and(|route| !matches!(route.delivery, Delivery::Missing(_)))
+        };
+        self.route_names().into_iter().filter(takes_jobs).collect()
+    }
+
+    pub fn sandbox_enabled(&self) -> bool {
+        self.settings.sandbox.enabled == Some(true)
+    }
+
+    /// Directory of the audit trail.
+    pub fn audit_dir(&self) -> PathBuf {
+        self.settings.audit.dir.clone().unwrap_or_default()
+    }
+
+    /// Bytes that are kept free on the disk.
+    pub fn reserve_bytes(&self) -> u64 {
+        self.settings.store.reserve_bytes.unwrap_or_default()
     }
 }
 
@@ -375,29 +314,40 @@ fn resolve_for(inputs: &Inputs, environment: Environment, needed: Needed) -> Res
         let overlay = overlay.clone();
         settings.overlay(overlay);
     }
-    let known = resolve::known_names(&settings);
+    let known = known_names(&settings);
     settings.overlay(variables::settings(&inputs.variables, &known));
     settings.overlay(flags(&inputs.flags));
     if let Needed::Sections(names) = needed {
         settings.0.retain(|name, _| names.contains(&name.as_str()));
     }
-
     let unset = settings.expand(&|name| inputs.variables.get(name).cloned());
-    let faults = FaultList::default();
-    let raw = raw::read(&settings, &faults);
-    let mut config = resolve::resolve(raw, environment, &faults);
+    let checker = Checker::new(settings);
+    let reader = Reader::root(&checker);
+    let settings = Settings::read(&reader);
+    reader.close();
+    let mut config = resolve::resolve(settings, environment, inputs.read_file, &checker);
     config.file = inputs.file.as_ref().map(|file| file.name.clone());
-    let mut list = faults.into_inner();
+    let (mut faults, warnings) = checker.into_findings();
     // A value that is not known yet has no further faults.
-    list.retain(|fault| !unset.iter().any(|unset| unset.place == fault.place));
+    faults.retain(|fault| !unset.iter().any(|unset| unset.place == fault.place));
     if needed != Needed::Written {
-        list.extend(unset);
+        faults.extend(unset);
     }
-    if !list.is_empty() {
-        return Err(Faults::new(source, list));
+    if !faults.is_empty() {
+        return Err(Faults::new(source, faults));
     }
-    config.warnings = Faults::new(source, config.warnings.list);
+    config.warnings = Faults::new(source, warnings);
     Ok(config)
+}
+
+/// The names that a variable may mean.
+fn known_names(settings: &Table) -> Vec<String> {
+    let written = ["routes", "providers"].into_iter().filter_map(|key| settings.get_table(key));
+    let mut names: Vec<_> = written.flat_map(|table| table.0.keys().cloned()).collect();
+    for row in &catalogue::ROUTES {
+        names.extend([row.name.to_owned(), row.provider.to_owned()]);
+    }
+    names
 }
 
 fn flags(flags: &Flags) -> Table {

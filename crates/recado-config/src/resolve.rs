@@ -1,197 +1,191 @@
-//! Resolves the configuration: defaults filled in, parts checked against each other.
+//! From settings to a configuration: parts checked against each other, gaps filled, routes and providers resolved.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
+pub mod anti_patterns;
+mod carriers;
+pub mod notices;
+pub mod protection;
+mod providers;
+pub mod routes;
+pub mod rules;
 
-use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
-use recado_core::fairness::TURN_JOBS;
-use recado_core::job::JOB_TTL_DEFAULT;
-use recado_engine::SystemClock;
-use recado_engine::dlq::archive::SIZE_MAX_DEFAULT;
-use recado_engine::notify::endpoints::EndpointRegistry;
-use recado_store::Retention;
-use recado_transport_webhook::{Guard, IpNet};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use super::alerts::RawAlerts;
-use super::anti_patterns::Review;
-use super::fault::{At, Faults, Source};
-use super::providers::Given;
-use super::raw::Raw;
-use super::reader::FaultList;
-use super::routes::Resolved;
-use super::tree::Table;
-use super::{
-    Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, anti_patterns, audit, notices,
-    routes, store, traces,
-};
-use crate::catalogue::{self, Environment};
+use http::{HeaderName, HeaderValue};
+use recado_store_redis::link::{RedisOptions, Target};
+use recado_transport_webhook::Guard;
 
-pub const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
-const MAX_BODY_DEFAULT_BYTES: u64 = 1 << 20;
-const LEASE_DEFAULT: Duration = Duration::from_secs(15);
-const STOP_GRACE_DEFAULT: Duration = Duration::from_secs(30);
-const POISON_AFTER_DEFAULT: u32 = 5;
-const ENDED_MAX_AGE_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-const ENDED_MAX_COUNT_DEFAULT: u64 = 1_000_000;
+use crate::catalogue::{self, Environment, Kind};
+use crate::keys::sections::{AUDIT_KEEP_DEFAULT, Settings, Store};
+use crate::reading::checker::Checker;
+use crate::reading::fault::{Faults, suggestion};
+use crate::resolve::anti_patterns::Review;
+use crate::resolve::routes::Surroundings;
+use crate::units::show_size;
+use crate::{Config, ReadFile, Secret};
+
+/// Batches may be larger than single jobs, whatever those are limited to.
+const BATCH_BODY_MIN_BYTES: u64 = 32 << 20;
+
 const TOKEN_LEN_MIN: usize = 16;
 
-pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config {
-    let fault = |fault| faults.borrow_mut().push(fault);
-    let token = token(raw.token.as_ref(), faults);
-    let listen = listen(raw.listen.as_ref(), raw.token.is_some(), faults);
-    let allowed_hosts = raw.allowed_hosts.map(|hosts| hosts.value).unwrap_or_default();
-    for host in &allowed_hosts {
-        let v6 = host.value.starts_with('[') && host.value.ends_with(']');
-        if host.value.is_empty() || host.value.contains(['/', '@', ' ']) || (host.value.contains(':') && !v6)
-        {
-            fault(host.fault("write a host's name without a port, such as \"recado.example.com\""));
-        }
+/// The audit trail's directory, inside the data directory.
+const AUDIT_DIRECTORY: &str = "audit";
+
+/// The largest batch that the API takes.
+pub fn batch_body_max_bytes(max_body_bytes: u64) -> u64 {
+    BATCH_BODY_MIN_BYTES.max(max_body_bytes)
+}
+
+pub fn resolve(
+    mut settings: Settings,
+    environment: Environment,
+    read_file: ReadFile,
+    checker: &Checker,
+) -> Config {
+    check_environments(checker, &settings);
+    check_server(checker, &settings);
+    check_traces(checker, &settings);
+    fill_store(checker, &mut settings);
+    fill_audit(checker, &mut settings, environment);
+    settings.sandbox.enabled.get_or_insert(environment == Environment::Development);
+
+    let redis = redis(checker, &settings.store, read_file);
+    let guard = settings.guard();
+    let mut providers = BTreeMap::new();
+    for (name, keys) in &settings.providers {
+        routes::check_name(name, &format!("providers.{name}"), checker);
+        providers.insert(name.clone(), providers::resolve(name, keys, &guard, read_file, checker));
     }
-    let engine = EngineTimes {
-        lease: or(raw.lease, LEASE_DEFAULT),
-        stop_grace: or(raw.stop_grace, STOP_GRACE_DEFAULT),
-        job_ttl: or(raw.job_ttl, JOB_TTL_DEFAULT),
-        poison_after: raw
-            .poison_after
-            .and_then(|said| u32::try_from(said.value).ok())
-            .unwrap_or(POISON_AFTER_DEFAULT),
-    };
-    let of_dlq = anti_patterns::of_dead_letters(raw.dlq_ttl.as_ref());
-    let dead_letter_ttl = or(raw.dlq_ttl, DEAD_LETTER_TTL_DEFAULT);
-    let sandbox_enabled = or(raw.sandbox, environment == Environment::Development);
-    let webhooks = Guard {
-        allowed: networks(raw.webhooks_allow, faults),
-        allow_http: or(raw.webhooks_allow_http, false),
-    };
-    let endpoints = Arc::new(EndpointRegistry::new(Arc::new(SystemClock)));
-    let job_ttl = engine.job_ttl;
-    let given = routes::Given {
-        environment,
-        sandbox_enabled,
-        dead_letter_ttl,
-        crashes_max: engine.poison_after,
-        transports: Given { guard: webhooks.clone(), endpoints: endpoints.clone() },
-        channels: raw.channels.iter().map(|(name, _)| name.clone()).collect(),
-        job_ttl,
-        review: Review::default(),
-    };
-    let Resolved { providers, protection, routes } =
-        routes::resolve(raw.providers, raw.routes, &given, faults);
-    let RawAlerts { here, every, notify, channel, rules, allow } = raw.alerts;
-    let dead_letters_max = or(raw.dlq_max_size, SIZE_MAX_DEFAULT);
-    let is_told = raw.dlq_notify.is_some();
-    let asked =
-        notices::Asked { channels: raw.channels, of_alerts: channel, dlq: raw.dlq_notify, alerts: notify };
-    let notices = notices::resolve(asked, &routes, &given.transports, faults);
-    let max_body_bytes = or(raw.max_body_bytes, MAX_BODY_DEFAULT_BYTES);
-    let store = store::resolve(raw.store, max_body_bytes, faults);
-    let alerts = alerts::resolve(every, rules, faults);
-    let of_alerts = anti_patterns::of_alerts(&alerts.config, &here, dead_letters_max, is_told);
-    given.review.add("dlq", &raw.dlq_allow, of_dlq, faults);
-    given.review.add("alerts", &allow, of_alerts, faults);
-    let Review { warnings, allowed } = given.review;
+    for row in catalogue::ROUTES.iter().filter(|row| row.kind == Kind::Webhook) {
+        providers.entry(row.provider.to_owned()).or_insert_with(|| providers::webhook_by_default(&guard));
+    }
+    let mut review = Review::new(checker);
+    let around = Surroundings { environment, settings: &settings, providers: &providers, checker };
+    let (routes, protection) = routes::resolve(&around, &mut review);
+    let (notices, notice_endpoints) = notices::resolve(&settings, &routes, &guard, checker);
+    review.dead_letters(&settings);
+    review.alerts(&settings);
     Config {
         environment,
         environment_by_default: false,
         file: None,
-        server: Server {
-            listen,
-            token,
-            max_body_bytes,
-            allowed_hosts: allowed_hosts.into_iter().map(|host| host.value).collect(),
-        },
-        audit: audit::resolve(raw.audit, &store.data_dir, environment, faults),
-        store,
-        engine,
-        retention: Retention {
-            ended_max_age: or(raw.ended_max_age, ENDED_MAX_AGE_DEFAULT),
-            ended_max_count: or(raw.ended_max_count, ENDED_MAX_COUNT_DEFAULT),
-        },
-        dead_letter_ttl,
-        dead_letters_max,
+        warnings: Faults::default(),
+        settings,
+        redis,
         notices,
-        alerts,
-        webhooks,
-        log: Log { level: or(raw.log_level, Level::Info), format: or(raw.log_format, LogFormat::Auto) },
-        traces: traces::resolve(raw.traces, faults),
-        sandbox_enabled,
-        turn_jobs: raw.turn_jobs.and_then(|said| u32::try_from(said.value).ok()).unwrap_or(TURN_JOBS),
+        notice_endpoints,
         providers,
         protection,
         routes,
-        endpoints,
-        warnings: Faults::new(Source::default(), warnings.into_inner()),
-        allowed: allowed.into_inner(),
     }
 }
 
-fn networks(said: Option<At<Vec<At<String>>>>, faults: &FaultList) -> Vec<IpNet> {
-    let read = |said: At<String>| {
-        // One address is a range of its own.
-        let network = said.value.parse().or_else(|_| said.value.parse::<IpAddr>().map(IpNet::from));
-        network
-            .map_err(|_| {
-                let message =
-                    "is not a range of addresses; write one such as \"10.0.0.0/8\" or \"127.0.0.1\"";
-                faults.borrow_mut().push(said.fault(message));
-            })
-            .ok()
+/// The settings of environments have been laid over the others already; only their names are left to check.
+fn check_environments(checker: &Checker, settings: &Settings) {
+    for (name, ()) in &settings.environments {
+        if Environment::parse(name).is_none() {
+            let advice = suggestion(name, Environment::ALL.map(Environment::as_str), "ones");
+            let message = format!("there is no environment `{name}`; {advice}");
+            checker.fault(&format!("environments.{name}"), message);
+        }
+    }
+}
+
+fn check_server(checker: &Checker, settings: &Settings) {
+    let is_weak = |token: &Secret| {
+        token.reveal().len() < TOKEN_LEN_MIN || !token.reveal().bytes().all(|b| b.is_ascii_graphic())
     };
-    said.into_iter().flat_map(|said| said.value).filter_map(read).collect()
-}
-
-fn or<T>(said: Option<At<T>>, otherwise: T) -> T {
-    said.map_or(otherwise, |said| said.value)
-}
-
-/// The names that a variable may mean.
-pub fn known_names(settings: &Table) -> Vec<String> {
-    let written = ["routes", "providers"].into_iter().filter_map(|key| settings.get_table(key));
-    let mut names: Vec<_> = written.flat_map(|table| table.0.keys().cloned()).collect();
-    for row in &catalogue::ROUTES {
-        names.extend([row.name.to_owned(), row.provider.to_owned()]);
-    }
-    names
-}
-
-fn token(said: Option<&At<String>>, faults: &FaultList) -> Option<Secret> {
-    let said = said?;
-    let plain = said.value.bytes().all(|b| b.is_ascii_graphic());
-    if said.value.len() < TOKEN_LEN_MIN || !plain {
-        let advice = "write at least 16 letters, digits or signs without spaces; `openssl rand -hex 24` makes a good one";
-        faults
-            .borrow_mut()
-            .push(said.fault(format!("the token is too short or has odd characters; {advice}")));
-    }
-    Some(Secret::new(said.value.clone()))
-}
-
-fn listen(said: Option<&At<String>>, has_token: bool, faults: &FaultList) -> SocketAddr {
-    let default = SocketAddr::from(([127, 0, 0, 1], 7400));
-    let Some(said) = said else { return default };
-    // People write localhost, and mean the loopback address.
-    let text = said.value.replace("localhost", "127.0.0.1");
-    let Ok(address) = text.parse::<SocketAddr>() else {
-        let message = format!(
-            "`{}` is not an address to listen on; write an IP address and a port, such as \"{LISTEN_DEFAULT}\"",
-            said.value
+    if settings.server.token.as_ref().is_some_and(is_weak) {
+        checker.fault(
+            "server.token",
+            "the token is too short or has odd characters; write at least 16 letters, digits or signs without spaces; \
+             `openssl rand -hex 24` makes a good one",
         );
-        faults.borrow_mut().push(said.fault(message));
-        return default;
-    };
-    if !is_loopback(address.ip()) && !has_token {
-        faults.borrow_mut().push(said.fault(
-            "this address can be reached from other machines, and there is no token, so anybody could send jobs; \
-             set one with RECADO_TOKEN or [server] token = \"${RECADO_TOKEN}\", or listen on 127.0.0.1",
-        ));
     }
-    address
-}
-
-fn is_loopback(ip: IpAddr) -> bool {
-    match ip {
+    let is_loopback = match settings.server.listen.ip() {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(ip) => ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback()),
+    };
+    if !is_loopback && !checker.has("server.token") {
+        checker.fault(
+            "server.listen",
+            "this address can be reached from other machines, and there is no token, so anybody could send jobs; \
+             set one with RECADO_TOKEN or [server] token = \"${RECADO_TOKEN}\", or listen on 127.0.0.1",
+        );
+    }
+}
+
+fn check_traces(checker: &Checker, settings: &Settings) {
+    for (name, value) in settings.traces.headers.iter().flatten() {
+        let path = format!("traces.headers.{name}");
+        if name.parse::<HeaderName>().is_err() {
+            checker.fault(&path, "is not a header's name; use letters, digits and `-`");
+        } else if HeaderValue::from_str(value.reveal()).is_err() {
+            checker.fault(&path, "has a value with control characters; leave them out");
+        }
+    }
+    if !(0.0..=1.0).contains(&settings.traces.sample) {
+        checker.fault("traces.sample", "is a share of all traces; write a number from 0 to 1, such as 0.1");
+    }
+}
+
+/// Fills in the least reserve and, where the store is Redis, its defaults.
+fn fill_store(checker: &Checker, settings: &mut Settings) {
+    let batch_max = batch_body_max_bytes(settings.server.max_body_bytes);
+    // A batch that comes just before new jobs are refused is written to the log, and once more into the file when the
+    // log is folded.
+    let reserve_min = 2 * batch_max;
+    let store = &mut settings.store;
+    if *store.reserve_bytes.get_or_insert(reserve_min) < reserve_min {
+        let message = format!(
+            "write at least \"{}\": a batch of up to {} is written to the disk twice, and jobs that are in could not end \
+             on a disk without room for that",
+            show_size(reserve_min),
+            show_size(batch_max)
+        );
+        checker.fault("store.reserve", message);
+    }
+    let redis = store.url.as_ref().map(|url| RedisOptions::new(url.0.as_str()));
+    store.partitions = redis.as_ref().map(|usual| store.partitions.unwrap_or(usual.partitions));
+    store.prefix =
+        redis.as_ref().map(|usual| store.prefix.take().unwrap_or_else(|| usual.prefix.to_string()));
+    store.timeout = redis.as_ref().map(|usual| store.timeout.unwrap_or(usual.timeout));
+}
+
+fn fill_audit(checker: &Checker, settings: &mut Settings, environment: Environment) {
+    settings.audit.dir.get_or_insert_with(|| settings.store.data_dir.join(AUDIT_DIRECTORY));
+    if settings.audit.keep < AUDIT_KEEP_DEFAULT && environment != Environment::Development {
+        let message = "is less than the five years that the trail is to be kept; write at least \"1827d\"";
+        checker.fault("audit.keep", message);
+    }
+}
+
+/// The Redis that several nodes share; absent when one process keeps its jobs in the data directory.
+fn redis(checker: &Checker, store: &Store, read_file: ReadFile) -> Option<RedisOptions> {
+    let url = &store.url.as_ref()?.0;
+    let mut options = RedisOptions::new(url.as_str());
+    let target = Target::read(url).map_err(|error| checker.fault("store.url", error));
+    if let (Some(path), true) = (&store.ca_file, target.is_ok_and(|target| target.tls)) {
+        let pem = read_file(path).map_err(|error| {
+            let message = format!("cannot be read ({error}); give a file with PEM certificates");
+            checker.fault("store.ca_file", message);
+        });
+        options.trusted_roots_pem = pem.ok();
+    }
+    options.partitions = store.partitions?;
+    options.prefix = store.prefix.as_deref()?.into();
+    options.timeout = store.timeout?;
+    Some(options)
+}
+
+impl Settings {
+    /// The addresses that users may supply.
+    pub fn guard(&self) -> Guard {
+        Guard { allowed: self.webhooks.allow.clone(), allow_http: self.webhooks.allow_http }
+    }
+
+    pub fn channel_names(&self) -> Vec<&str> {
+        self.notify.iter().map(|(name, _)| name.as_str()).collect()
     }
 }

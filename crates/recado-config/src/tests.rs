@@ -28,6 +28,7 @@ fn inputs(text: &str, variables: &[(&str, &str)]) -> Inputs {
         file: Some(Source { name: "recado.toml".to_owned(), text: text.to_owned(), hidden: Vec::new() }),
         variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         flags: Flags::default(),
+        ..Inputs::default()
     }
 }
 

@@ -2,6 +2,17 @@
 
 use std::time::Duration;
 
+pub const KIB: u64 = 1 << 10;
+pub const MIB: u64 = 1 << 20;
+pub const GIB: u64 = 1 << 30;
+pub const TIB: u64 = 1 << 40;
+
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const MINUTE: Duration = Duration::from_secs(60);
+pub const HOUR: Duration = Duration::from_secs(60 * 60);
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a size; write a number and a unit, such as \"512KiB\", \"64MiB\" or \"10GB\"")]
 pub struct NotASize(String);

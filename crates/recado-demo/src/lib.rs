@@ -257,9 +257,9 @@ mod tests {
             let timetable = Timetable::start(speed);
             let config =
                 configure(&world, &timetable, &scratch, here).unwrap_or_else(|error| panic!("{error}"));
-            let routes = config.routes();
-            let usable = routes.usable_names();
-            let missing: Vec<_> = routes.names().into_iter().filter(|name| !usable.contains(name)).collect();
+            let usable = config.usable_route_names();
+            let missing: Vec<_> =
+                config.route_names().into_iter().filter(|name| !usable.contains(name)).collect();
             assert!(missing.is_empty() || !Kind::Ses.is_built(), "no transport carries {missing:?}");
             let text = settings::text(&world, &timetable);
             let addresses: Vec<_> = text.split("://").skip(1).collect();

@@ -24,8 +24,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::archive::FileArchive;
 use crate::logging::{self, Logging};
+use crate::wiring::{self, Wiring};
 use crate::{descriptors, migrate, traces};
 
 /// Requests are short: those at hand when a stop begins get half of the grace, and never longer than this.
@@ -37,14 +37,14 @@ const MOVE_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Serves until a signal or a failure ends it. SIGHUP reads the configuration again for the level of the log; all
 /// else of it holds from the start.
 pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> Result<(), String> {
-    let logging = logging::start(config.log, Arc::new(SystemClock));
+    let logging = logging::start(config.settings.log.clone(), Arc::new(SystemClock));
     for warning in &config.warnings.list {
         tracing::warn!(setting = warning.path, "Configuration: {}", warning.message);
     }
     let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let mut hangup =
         signal(SignalKind::hangup()).map_err(|error| format!("cannot listen for signals: {error}"))?;
-    let listener = bind(config.server.listen).await?;
+    let listener = bind(config.settings.server.listen).await?;
     let server = start(config, listener).await?;
     let broken = loop {
         tokio::select! {
@@ -78,21 +78,19 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
     let descriptors = descriptors::raise_limit();
     let (store, clock) = open(config).await?;
-    let settings = config.settings(node());
-    let about = NodeInfo { host: host().into(), listen: Some(address.to_string().into()) };
-    refuse_in_move(config, &*store, &settings.node, &about, clock.now()).await?;
-    let mut parts =
-        Parts::new(store.clone(), config.routes(), settings, clock.clone(), Random::from_entropy());
-    parts.info = about;
-    parts.endpoints = config.endpoints.clone();
-    parts.webhook = config.webhook();
+    let settings = wiring::engine_settings(config, node());
+    let info = NodeInfo { host: host().into(), listen: Some(address.to_string().into()) };
+    refuse_in_move(config, &*store, &settings.node, &info, clock.now()).await?;
+    let Wiring { routes, endpoints, webhook } = Wiring::new(config)?;
+    let mut parts = Parts::new(store.clone(), routes, settings, clock.clone(), Random::from_entropy());
+    parts.info = info;
+    parts.endpoints = endpoints;
+    parts.webhook = webhook;
     parts.providers = config.protection.clone();
-    parts.dead_letters = config.dead_letters();
-    // In the data directory, whatever the store is.
-    parts.dead_letters.archive = Some(Arc::new(FileArchive::within(&config.store.data_dir)));
-    parts.alerts = config.alerts.clone();
-    parts.trail = Some(config.audit.terms());
-    let exporting = match traces::start(&config.traces, &parts.settings.node, parts.clock.clone())? {
+    parts.dead_letters = wiring::dead_letter_terms(config);
+    parts.alerts = wiring::alert_terms(config);
+    parts.trail = Some(wiring::trail_terms(config));
+    let exporting = match traces::start(&config.settings.traces, &parts.settings.node, parts.clock.clone())? {
         Some((exporter, exporting)) => {
             parts.tracer = Some(exporter);
             Some(exporting)
@@ -103,12 +101,12 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     let engine = Engine::start(parts);
 
     let closing = CancellationToken::new();
-    let token = config.server.token.as_ref().map(|token| Token::new(token.reveal()));
+    let token = config.settings.server.token.as_ref().map(|token| Token::new(token.reveal()));
     let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let max_body_bytes = config.server.max_body_bytes;
+    let max_body_bytes = config.settings.server.max_body_bytes;
     let options = ApiOptions {
         token: token.transpose().map_err(|error| error.to_string())?,
-        hosts: Hosts::at(address, &config.server.allowed_hosts),
+        hosts: Hosts::at(address, &config.settings.server.allowed_hosts),
         limits: ApiLimits {
             body_max_bytes: bytes(max_body_bytes),
             batch_body_max_bytes: bytes(batch_body_max_bytes(max_body_bytes)),
@@ -224,7 +222,7 @@ fn unreadable(error: StoreError) -> String {
 
 /// The store, and the clock that its leases go by.
 pub async fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), String> {
-    match &config.store.redis {
+    match &config.redis {
         Some(options) => {
             let store = open_redis(options).await?;
             let clock = RedisClock(store.link().clock());
@@ -253,7 +251,7 @@ impl Clock for RedisClock {
 }
 
 async fn open_embedded(config: &Config, now: Timestamp) -> Result<EmbeddedStore, String> {
-    let options = EmbeddedOptions { now: Some(now), ..config.embedded() };
+    let options = EmbeddedOptions { now: Some(now), ..wiring::embedded_options(config) };
     // Reading a large store back takes a while, and signals should not wait for it.
     let random = Arc::new(Random::from_entropy());
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options, random)).await;
@@ -275,9 +273,9 @@ pub fn host() -> String {
 
 /// The place of the jobs, in words that show no password.
 fn place(config: &Config) -> String {
-    match &config.store.redis {
+    match &config.redis {
         Some(options) => options.name(),
-        None => config.store.data_dir.display().to_string(),
+        None => config.settings.store.data_dir.display().to_string(),
     }
 }
 
@@ -302,7 +300,7 @@ fn announce(config: &Config, address: &str, engine: &Engine) {
         environment = config.environment.as_str(),
         config = config.file.as_deref(),
         store = place(config),
-        token = config.server.token.is_some(),
+        token = config.settings.server.token.is_some(),
         version = env!("CARGO_PKG_VERSION"),
         "Recado is ready"
     );

@@ -103,7 +103,7 @@ pub fn start(
 
 /// A value that cannot be a header is a fault of the configuration already.
 fn headers(config: &Traces) -> HeaderMap {
-    let pairs = config.headers.iter().filter_map(|(name, value)| {
+    let pairs = config.headers.iter().flatten().filter_map(|(name, value)| {
         let mut value = HeaderValue::from_str(value.reveal()).ok()?;
         value.set_sensitive(true);
         Some((name.parse::<HeaderName>().ok()?, value))

@@ -80,7 +80,8 @@ impl Default for SesConfig {
 }
 
 impl SesConfig {
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    /// Reports the first reason why SES could not be reached with it. Opens nothing.
+    pub fn check(&self) -> Result<(), ConfigError> {
         self.endpoint_url.as_ref().map_or(Ok(()), check_url)?;
         if self.region.as_ref().is_some_and(|region| !is_plain(region, REGION_LEN_MAX_BYTES)) {
             return Err(ConfigError::Region);

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::tls;
+
 /// The security of a connection. Where TLS is used the certificate is checked, always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
@@ -99,7 +101,11 @@ impl SmtpConfig {
         crate::url::read(url)
     }
 
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    /// Reports the first reason why no relay could be reached with it. Opens nothing.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.security != Security::None {
+            tls::check(self)?;
+        }
         if self.connections_max == 0 || self.messages_per_connection_max == 0 {
             return Err(ConfigError::NoConnections);
         }

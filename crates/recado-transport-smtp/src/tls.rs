@@ -28,6 +28,12 @@ impl Tls {
     }
 }
 
+/// Reports a host that no certificate could name and roots that are none.
+pub(crate) fn check(config: &SmtpConfig) -> Result<(), ConfigError> {
+    ServerName::try_from(config.host.clone()).map_err(|_| ConfigError::ServerName)?;
+    trusted_roots(config.trusted_roots_pem.as_deref()).map(drop)
+}
+
 fn trusted_roots(pem: Option<&str>) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let Some(pem) = pem else { return Ok(Vec::new()) };
     let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();

@@ -38,6 +38,14 @@ impl EvolutionConfig {
     pub fn new(base_url: Url, api_key: &str) -> Self {
         EvolutionConfig { http: HttpConfig::new(base_url).with_header("apikey", api_key), instance: None }
     }
+
+    /// Reports the first reason why no server could be reached with it. Opens nothing.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        match self.instance.as_deref().and_then(instance_fault) {
+            Some(wrong) => Err(ConfigError::Instance(wrong)),
+            None => self.http.check(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -48,9 +56,7 @@ pub struct Evolution {
 
 impl Evolution {
     pub fn new(config: EvolutionConfig) -> Result<Self, ConfigError> {
-        if let Some(wrong) = config.instance.as_deref().and_then(instance_fault) {
-            return Err(ConfigError::Instance(wrong));
-        }
+        config.check()?;
         Ok(Evolution { http: Http::new(config.http)?, instance: config.instance })
     }
 

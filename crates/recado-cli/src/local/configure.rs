@@ -10,8 +10,7 @@ use recado_config::catalogue::Environment;
 use recado_config::fault::Warnings;
 use recado_config::show::{Style, page};
 use recado_config::variables::misspelled;
-use recado_config::{Config, FILE_NAME, Flags, template};
-use recado_engine::Carrier;
+use recado_config::{Config, Delivery, FILE_NAME, Flags, reference, template};
 use recado_terminal::{Field, Paint, Screen};
 
 use crate::{ConfigArgs, Done, Stop, variables};
@@ -33,6 +32,9 @@ pub enum ConfigCommand {
         after_help = "EXAMPLES:\n  recado config show --env production\n  recado config show --default > config.default.toml"
     )]
     Show(ShowArgs),
+    /// Print every key with its values, its default and its meaning, as Markdown.
+    #[command(after_help = "EXAMPLES:\n  recado config reference > docs/configuration.md")]
+    Reference,
 }
 
 #[derive(Debug, Args)]
@@ -59,6 +61,7 @@ pub fn run(command: ConfigCommand, screen: &mut Screen) -> Done {
         ConfigCommand::Init(args) => init(&args, screen),
         ConfigCommand::Check(args) => check(&args, screen),
         ConfigCommand::Show(args) if args.default => Ok(screen.text(&template::default_file())?),
+        ConfigCommand::Reference => Ok(screen.text(&reference::page())?),
         ConfigCommand::Show(args) => {
             let config = args.config.load_as_written()?;
             Ok(screen.text(&page(&config, Style::Effective))?)
@@ -120,19 +123,18 @@ fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
         count => format!(", {count} warnings"),
     };
     screen.line(format_args!("{file}: no faults{warnings} ({})\n", config.environment))?;
-    let rows = config.routes.iter().map(|config| {
-        let route = &config.route;
-        let ready = match &route.carrier {
-            Carrier::Missing(what) => {
+    let rows = config.routes.iter().map(|route| {
+        let ready = match &route.delivery {
+            Delivery::Missing(what) => {
                 Field::painted(what.split("; ").next().unwrap_or_default(), Paint::Warn)
             }
             _ => Field::painted("takes jobs", Paint::Good),
         };
         vec![
             Field::from(&route.name),
-            Field::from(config.kind.as_str()),
+            Field::from(route.kind.as_str()),
             Field::from(&route.provider),
-            Field::from(config.classifier),
+            Field::from(route.classifier_name),
             Field::from(route.terms.policy.max_attempts),
             ready,
         ]

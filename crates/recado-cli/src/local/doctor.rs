@@ -91,7 +91,7 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
         }
     };
     if let Some(config) = &config {
-        findings.extend(match &config.store.redis {
+        findings.extend(match &config.redis {
             Some(options) => redis::look_at(options).await,
             None => checks::data_dir(config, running, SystemClock.now()),
         });

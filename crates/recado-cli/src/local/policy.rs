@@ -41,11 +41,10 @@ pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
     let PolicyCommand::Show(args) = command;
     let config = args.config.load_as_written()?;
     let Some(route) = config.route(&args.route) else {
-        let routes = config.routes();
-        let advice = suggestion(&args.route, routes.names(), "routes");
+        let advice = suggestion(&args.route, config.route_names(), "routes");
         return Err(Stop::Usage(format!("there is no route `{}`; {advice}", args.route)));
     };
-    let policy = &route.route.terms.policy;
+    let policy = &route.terms.policy;
     let steps = steps(policy);
     if args.json {
         #[derive(Serialize)]
@@ -65,7 +64,7 @@ pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
             policy: show::policy(policy),
             jitter: policy.jitter.to_string(),
             max_attempts: policy.max_attempts,
-            timeout_ms: millis(route.route.timeout),
+            timeout_ms: millis(route.timeout),
             attempts: &steps,
         })?;
         return Ok(());
@@ -74,8 +73,8 @@ pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
         ("route", Field::painted(&args.route, Paint::Strong)),
         ("environment", Field::from(config.environment)),
         ("policy", Field::from(show::policy(policy))),
-        ("timeout", Field::from(show_duration(route.route.timeout))),
-        ("classifier", Field::from(route.classifier)),
+        ("timeout", Field::from(show_duration(route.timeout))),
+        ("classifier", Field::from(route.classifier_name)),
     ])?;
     screen.line("")?;
     let about = |millis: u64| about_duration(Duration::from_millis(millis));

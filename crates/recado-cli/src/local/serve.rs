@@ -35,7 +35,7 @@ pub fn run(args: ServeArgs) -> Done {
     let config = Config::load(&args.config.inputs(flags.clone())?)?;
     let again = || {
         let inputs = args.config.inputs(flags.clone()).map_err(Stop::into_words)?;
-        Config::load(&inputs).map(|config| config.log).map_err(|faults| faults.to_string())
+        Config::load(&inputs).map(|config| config.settings.log).map_err(|faults| faults.to_string())
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;

@@ -1,10 +1,9 @@
 //! The required numbers, row by row.
 
 use recado_core::{Backoff, Class, Draw, Fault, NetworkKind};
-use recado_engine::Carrier;
 
 use super::*;
-use crate::{Config, Flags, Inputs};
+use crate::{Config, Delivery, Flags, Inputs};
 
 fn config(environment: Environment) -> Config {
     let flags = Flags { environment: Some(environment), ..Flags::default() };
@@ -27,7 +26,7 @@ fn ranges_ms(policy: &Policy) -> Vec<(u128, u128)> {
 
 fn class(route: &str, fault: Fault) -> Class {
     let config = config(Environment::Production);
-    config.route(route).unwrap().route.classifier.classify(fault).class
+    config.route(route).unwrap().classifier.classify(fault).class
 }
 
 fn answer(code: &str) -> Fault {
@@ -92,7 +91,7 @@ fn e3_email_in_development_waits_from_half_a_second_to_thirty_over_three_attempt
 
 #[test]
 fn e2_e3_the_environment_chooses_the_policy_of_email() {
-    let attempts = |environment| config(environment).route("email").unwrap().route.terms.policy.max_attempts;
+    let attempts = |environment| config(environment).route("email").unwrap().terms.policy.max_attempts;
     assert_eq!((attempts(Environment::Production), attempts(Environment::Development)), (5, 3));
 }
 
@@ -118,7 +117,7 @@ fn g1_g2_email_ses_has_the_required_constants_and_ranges() {
     assert_eq!(beyond(5), (seconds(24), seconds(40)), "by the formula, not by the table");
     assert_eq!(beyond(6), (seconds(45), seconds(75)), "at the cap, jitter still spreads to both sides");
     let config = config(Environment::Production);
-    assert_eq!(config.route("email-ses").unwrap().route.terms.dead_letter_ttl, seconds(604_800));
+    assert_eq!(config.route("email-ses").unwrap().terms.dead_letter_ttl, seconds(604_800));
 }
 
 #[test]
@@ -160,8 +159,8 @@ fn t3_tiss_claims_waits_5_to_240_minutes_over_five_retries() {
 #[test]
 fn t4_tiss_claims_is_carried_by_workers_and_retries_what_it_does_not_know() {
     let config = config(Environment::Production);
-    let route = &config.route("tiss-claims").unwrap().route;
-    assert!(matches!(route.carrier, Carrier::Workers));
+    let route = &config.route("tiss-claims").unwrap();
+    assert!(matches!(route.delivery, Delivery::Workers));
     let said = |text: &str| Fault { text: text.into(), ..Fault::default() };
     assert_eq!(route.classifier.classify(said("SERVICE_UNAVAILABLE")).class, Class::Transient);
     assert_eq!(route.classifier.classify(said("INVALID_PROCEDURE_CODE 1")).class, Class::Permanent);
@@ -231,16 +230,16 @@ fn g16_email_ses_sends_100_a_minute_five_at_a_time() {
     for (name, terms) in others {
         assert_eq!(terms.rate, None, "{name}");
     }
-    assert_eq!(config.turn_jobs, 3, "and three of a company in a row");
+    assert_eq!(config.settings.fairness.batch, 3, "and three of a company in a row");
 }
 
 #[test]
 fn sandbox_reaches_out_to_nobody_and_is_off_in_production() {
     let development = config(Environment::Development);
-    assert_eq!(development.routes().usable_names(), ["sandbox", "tiss-claims", "webhook"]);
+    assert_eq!(development.usable_route_names(), ["sandbox", "tiss-claims", "webhook"]);
     let production = config(Environment::Production);
-    assert_eq!(production.routes().usable_names(), ["tiss-claims", "webhook"]);
-    let Carrier::Missing(what) = &production.route("sandbox").unwrap().route.carrier else {
+    assert_eq!(production.usable_route_names(), ["tiss-claims", "webhook"]);
+    let Delivery::Missing(what) = &production.route("sandbox").unwrap().delivery else {
         panic!("sandbox is on")
     };
     assert!(what.contains("[sandbox]\nenabled = true"), "{what}");
@@ -253,8 +252,8 @@ fn sandbox_reaches_out_to_nobody_and_is_off_in_production() {
 #[test]
 fn routes_without_a_carrier_say_which_lines_to_write() {
     let config = config(Environment::Production);
-    let what = |name: &str| match &config.route(name).unwrap().route.carrier {
-        Carrier::Missing(what) => what.clone(),
+    let what = |name: &str| match &config.route(name).unwrap().delivery {
+        Delivery::Missing(what) => what.clone(),
         carrier => panic!("{name} is carried by {carrier:?}"),
     };
     assert!(what("whatsapp").contains("[providers.evolution]\nurl = "), "{}", what("whatsapp"));

@@ -8,9 +8,9 @@ use super::*;
 #[test]
 fn e10_every_required_alert_is_on_by_default() {
     let config = load("");
-    assert_eq!(config.alerts.config, AlertConfig::default());
-    assert!(config.alerts.config.rules.iter().all(|rule| rule.enabled));
-    assert_eq!(config.alerts.every, Duration::from_secs(10));
+    assert_eq!(config.settings.alerts.rules, AlertConfig::default());
+    assert!(config.settings.alerts.rules.rules.iter().all(|rule| rule.enabled));
+    assert_eq!(config.settings.alerts.every, Duration::from_secs(10));
     assert!(config.notices.alerts.is_empty());
 }
 
@@ -21,8 +21,8 @@ fn a_rule_is_changed_key_by_key_or_switched_off() {
          dlq_size = { threshold = 500, severity = \"critical\", except = [] }\n\
          [alerts.failure_rate]\nthreshold = 0.25\nwindow = \"5m\"\nmin_volume = 100\nexcept = [\"sandbox\"]\n",
     );
-    let rule = |name| config.alerts.config.rule(name).expect("a rule");
-    assert_eq!(config.alerts.every, Duration::from_secs(30));
+    let rule = |name| config.settings.alerts.rules.rule(name).expect("a rule");
+    assert_eq!(config.settings.alerts.every, Duration::from_secs(30));
     assert!(!rule("breaker_open").enabled);
     assert_eq!((rule("dlq_size").threshold, rule("dlq_size").severity), (500.0, Severity::Critical));
     let changed = rule("failure_rate");
@@ -38,8 +38,8 @@ fn a_rule_is_changed_key_by_key_or_switched_off() {
 fn a_variable_changes_a_rule_too() {
     let variables = [("RECADO_ALERTS__DLQ_SIZE__THRESHOLD", "7"), ("RECADO_ALERTS__BREAKER_OPEN", "false")];
     let config = Config::load(&inputs("", &variables)).expect("it is right");
-    assert_eq!(config.alerts.config.rule("dlq_size").expect("a rule").threshold, 7.0);
-    assert!(!config.alerts.config.rule("breaker_open").expect("a rule").enabled);
+    assert_eq!(config.settings.alerts.rules.rule("dlq_size").expect("a rule").threshold, 7.0);
+    assert!(!config.settings.alerts.rules.rule("breaker_open").expect("a rule").enabled);
 }
 
 #[test]

@@ -12,10 +12,10 @@ fn later_layers_win_and_leave_the_rest_alone() {
     inputs.flags.listen = Some("127.0.0.1:2".to_owned());
     let config = Config::load(&inputs).unwrap();
     let seconds = |duration: Duration| duration.as_secs();
-    let engine = &config.engine;
+    let engine = &config.settings.engine;
     assert_eq!([seconds(engine.lease), seconds(engine.stop_grace), seconds(engine.job_ttl)], [10, 20, 30]);
     assert_eq!(engine.poison_after, 7);
-    assert_eq!(config.server.listen.port(), 2);
+    assert_eq!(config.settings.server.listen.port(), 2);
 }
 
 #[test]
@@ -24,8 +24,8 @@ fn the_environment_is_chosen_by_flag_then_variable_then_default() {
     let config = Config::load(&by_variable).unwrap();
     assert_eq!(config.environment, Environment::Production);
     assert!(!config.environment_by_default);
-    assert_eq!(config.engine.lease, Duration::from_secs(99));
-    assert!(!config.sandbox_enabled);
+    assert_eq!(config.settings.engine.lease, Duration::from_secs(99));
+    assert!(!config.sandbox_enabled());
 
     let flags = Flags { environment: Some(Environment::Development), ..Flags::default() };
     assert_eq!(Config::load(&Inputs { flags, ..by_variable }).unwrap().environment, Environment::Development);
@@ -38,7 +38,7 @@ fn the_environment_is_chosen_by_flag_then_variable_then_default() {
 fn the_sandbox_is_on_in_development_and_off_in_production_unless_said() {
     let on = |text: &str, environment: &str| {
         let config = Config::load(&inputs(text, &[("RECADO_ENV", environment)])).unwrap();
-        (config.sandbox_enabled, config.route("sandbox").unwrap().route.transport_name().to_owned())
+        (config.sandbox_enabled(), config.route("sandbox").unwrap().transport_name().to_owned())
     };
     assert_eq!(on("", "development"), (true, "sandbox".to_owned()));
     assert_eq!(on("", "production"), (false, "none".to_owned()));
@@ -63,18 +63,18 @@ fn a_variable_reaches_every_kind_of_key() {
         ("RECADO_SERVER__LISTEN", ""),
     ];
     let config = Config::load(&inputs("", &variables)).unwrap();
-    assert_eq!(config.server.max_body_bytes, 2 << 20);
-    assert_eq!(config.retention.ended_max_count, 12);
-    assert!(!config.sandbox_enabled);
-    assert_eq!(config.route("email-ses").unwrap().route.timeout, Duration::from_secs(3));
-    assert_eq!(config.route("whatsapp").unwrap().route.terms.policy.max_attempts, 2);
-    assert_eq!(config.route("email").unwrap().route.terms.policy.max_attempts, 9);
-    assert_eq!(config.route("openai").unwrap().route.transport_name(), "http");
+    assert_eq!(config.settings.server.max_body_bytes, 2 << 20);
+    assert_eq!(config.settings.retention.ended_max_count, 12);
+    assert!(!config.sandbox_enabled());
+    assert_eq!(config.route("email-ses").unwrap().timeout, Duration::from_secs(3));
+    assert_eq!(config.route("whatsapp").unwrap().terms.policy.max_attempts, 2);
+    assert_eq!(config.route("email").unwrap().terms.policy.max_attempts, 9);
+    assert_eq!(config.route("openai").unwrap().transport_name(), "http");
     assert_eq!(config.protection["my-own"].concurrency, 5);
-    assert_eq!(config.server.token.as_ref().unwrap().reveal(), "0123456789abcdef");
-    assert_eq!(config.store.data_dir, PathBuf::from("/var/lib/recado"));
-    assert_eq!(config.log.level, Level::Debug);
-    assert_eq!(config.server.listen.port(), 7400, "an empty variable sets nothing");
+    assert_eq!(config.settings.server.token.as_ref().unwrap().reveal(), "0123456789abcdef");
+    assert_eq!(config.settings.store.data_dir, PathBuf::from("/var/lib/recado"));
+    assert_eq!(config.settings.log.level, Level::Debug);
+    assert_eq!(config.settings.server.listen.port(), 7400, "an empty variable sets nothing");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_wrong_flag_is_named() {
 fn variables_are_replaced_in_strings_and_a_doubled_dollar_keeps_one() {
     let text = "[store]\ndata_dir = \"${HERE}/a-$${b}-$c-${HERE}\"\n";
     let config = Config::load(&inputs(text, &[("HERE", "x")])).unwrap();
-    assert_eq!(config.store.data_dir, PathBuf::from("x/a-${b}-$c-x"));
+    assert_eq!(config.settings.store.data_dir, PathBuf::from("x/a-${b}-$c-x"));
 }
 
 #[test]

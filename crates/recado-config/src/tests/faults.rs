@@ -134,8 +134,8 @@ fn a_reserve_that_a_batch_could_use_up_is_refused_with_the_least_that_is_enough(
         let said = faults_of(text);
         assert!(said.contains(least), "{said}");
     }
-    assert_eq!(load("[store]\nreserve = \"64MiB\"\n").store.reserve_bytes, 64 << 20);
-    assert_eq!(load("[server]\nmax_body = \"48MiB\"\n").store.reserve_bytes, 96 << 20);
+    assert_eq!(load("[store]\nreserve = \"64MiB\"\n").reserve_bytes(), 64 << 20);
+    assert_eq!(load("[server]\nmax_body = \"48MiB\"\n").reserve_bytes(), 96 << 20);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn a_provider_is_protected_as_it_says() {
         adaptive: true,
     };
     assert_eq!(config.protection["p"], expected);
-    assert_eq!((config.turn_jobs, config.settings("node").turn_jobs), (5, 5));
+    assert_eq!(config.settings.fairness.batch, 5);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn webhooks_share_their_slots_unless_told_and_other_providers_do_not() {
 #[test]
 fn a_route_bounds_the_waits_that_answers_impose_by_an_hour_unless_told() {
     let config = load("[routes.email]\ntransport = \"worker\"\nhold_max = \"5m\"\n");
-    let hold_max = |route: &str| config.route(route).unwrap().route.classifier.hold_max;
+    let hold_max = |route: &str| config.route(route).unwrap().classifier.hold_max;
     assert_eq!((hold_max("email"), hold_max("webhook")), (seconds(300), seconds(3_600)));
 }
 
@@ -102,7 +102,7 @@ fn workers_and_sandboxed_routes_keep_their_providers_terms() {
          [routes.mine]\ntransport = \"worker\"\n[providers.mine]\nconcurrency = 3\nbreaker = true\n",
     );
     let ses = config.protection["ses"];
-    assert_eq!((ses.rate.unwrap().max, config.route("email-ses").unwrap().route.concurrency), (100, 5));
+    assert_eq!((ses.rate.unwrap().max, config.route("email-ses").unwrap().concurrency), (100, 5));
     assert_eq!(config.protection["instagram"].breaker.unwrap().failures, 5);
     let tiss = config.protection["tiss"];
     assert_eq!((tiss.breaker.unwrap().failures, tiss.rate.unwrap().max), (4, 1));
@@ -125,7 +125,7 @@ fn a_built_in_route_brings_its_terms_to_a_provider_of_another_name() {
 fn g24_a_route_may_name_providers_that_take_over_in_order() {
     let config = load(&format!("{MAIL}[routes.email]\nproviders = [\"spare\", \"relay\"]\n"));
     assert_eq!(legs(&config, "email"), ["spare", "relay"]);
-    let route = &config.route("email").unwrap().route;
+    let route = &config.route("email").unwrap();
     assert_eq!((&*route.provider, route.others.len(), route.transport_name()), ("spare", 1, "smtp"));
     let alone = load(&format!("{MAIL}[routes.email]\nproviders = [\"spare\"]\n"));
     assert_eq!(legs(&alone, "email"), ["spare"]);
@@ -141,11 +141,11 @@ fn g24_mail_may_go_by_smtp_and_by_ses_under_rules_that_know_both() {
     );
     let config = load(&both);
     assert_eq!(
-        (legs(&config, "email"), config.route("email").unwrap().classifier),
+        (legs(&config, "email"), config.route("email").unwrap().classifier_name),
         (vec!["relay", "ses"], "ses")
     );
     let chosen = load(&format!("{both}classifier = \"smtp\"\n"));
-    assert_eq!(chosen.route("email").unwrap().classifier, "smtp");
+    assert_eq!(chosen.route("email").unwrap().classifier_name, "smtp");
 }
 
 #[test]
@@ -237,17 +237,15 @@ fn g24_a_routes_dead_letters_are_replayed_by_themselves_only_where_it_says_so() 
         "[dlq]\nmax_size = 50\n[routes.sandbox]\nauto_replay = { after = \"1h\" }\n\
          [routes.tiss-claims]\nauto_replay = { after = \"5m\", max = 1, only = [\"EXPIRED\", \"EXHAUSTED\"] }\n",
     );
-    let terms = config.dead_letters();
-    assert_eq!((terms.max_size, terms.auto_replay.len()), (50, 2));
-    assert_eq!(
-        terms.auto_replay["sandbox"],
-        AutoReplay { after: seconds(3_600), max: 3, only: vec![Cause::Exhausted] }
-    );
+    let replays = |config: &Config| config.routes.iter().filter(|route| route.auto_replay.is_some()).count();
+    let of = |route: &str| config.route(route).unwrap().auto_replay.clone().unwrap();
+    assert_eq!((config.settings.dlq.max_size, replays(&config)), (50, 2));
+    assert_eq!(of("sandbox"), AutoReplay { after: seconds(3_600), max: 3, only: vec![Cause::Exhausted] });
     let own = AutoReplay { after: seconds(300), max: 1, only: vec![Cause::Expired, Cause::Exhausted] };
-    assert_eq!(terms.auto_replay["tiss-claims"], own);
-    let default = load("").dead_letters();
+    assert_eq!(of("tiss-claims"), own);
+    let default = load("");
     assert_eq!(
-        (default.max_size, default.auto_replay.len()),
+        (default.settings.dlq.max_size, replays(&default)),
         (10_000, 0),
         "the required bound, and nothing by itself"
     );

@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn without_a_word_nothing_is_recorded() {
-    assert_eq!(load("").traces, Traces { endpoint: None, headers: Vec::new(), sample: 1.0 });
+    let Traces { endpoint, headers, sample } = load("").settings.traces;
+    assert_eq!((endpoint, headers, sample), (None, None, 1.0));
 }
 
 #[test]
@@ -15,8 +16,8 @@ fn a_collector_is_named_by_its_address_and_spans_go_to_its_usual_path() {
         ("https://otlp.example.com/v1/traces", "https://otlp.example.com/v1/traces"),
     ] {
         let config = load(&format!("[traces]\nendpoint = \"{written}\"\nsample = 0.25\n"));
-        assert_eq!(config.traces.endpoint.as_ref().map(Url::as_str), Some(meant));
-        assert_eq!(config.traces.sample, 0.25);
+        assert_eq!(config.settings.traces.endpoint.as_ref().map(|url| url.as_str()), Some(meant));
+        assert_eq!(config.settings.traces.sample, 0.25);
     }
 }
 
@@ -43,7 +44,7 @@ fn headers_are_used_and_never_shown() {
     let config = load(
         "[traces]\nendpoint = \"http://127.0.0.1:4318\"\nheaders = { Authorization = \"Bearer hunter2hunter2\" }\n",
     );
-    assert_eq!(config.traces.headers[0].1.reveal(), "Bearer hunter2hunter2");
-    let shown = show::page(&config, show::Style::Effective) + &format!("{:?}", config.traces);
+    assert_eq!(config.settings.traces.headers.as_ref().unwrap()[0].1.reveal(), "Bearer hunter2hunter2");
+    let shown = show::page(&config, show::Style::Effective) + &format!("{:?}", config.settings.traces);
     assert!(shown.contains("headers = { Authorization = \"***\" }") && !shown.contains("hunter2"), "{shown}");
 }

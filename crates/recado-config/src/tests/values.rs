@@ -1,7 +1,6 @@
 //! Right files: what they come to.
 
 use recado_core::{Class, Fault, Jitter, Verdict};
-use recado_engine::Carrier;
 
 use super::*;
 
@@ -10,7 +9,7 @@ fn seconds(count: u64) -> Duration {
 }
 
 fn classify(config: &Config, route: &str, fault: Fault) -> (Class, String) {
-    let verdict = config.route(route).unwrap().route.classifier.verdict(recado_core::Outcome::Failed(fault));
+    let verdict = config.route(route).unwrap().classifier.verdict(recado_core::Outcome::Failed(fault));
     let Verdict::Failed(failure) = verdict else { panic!("a fault was taken for a delivery") };
     (failure.class, failure.rule.to_string())
 }
@@ -19,16 +18,16 @@ fn classify(config: &Config, route: &str, fault: Fault) -> (Class, String) {
 fn without_a_file_everything_has_a_default() {
     let config = Config::load(&Inputs::default()).unwrap();
     assert_eq!(config.environment, Environment::Development);
-    assert!(config.environment_by_default && config.sandbox_enabled);
-    assert_eq!(config.server.listen.to_string(), "127.0.0.1:7400");
-    assert_eq!(config.store.data_dir, PathBuf::from("./recado-data"));
-    assert_eq!(config.engine.lease, seconds(15));
-    assert_eq!(config.engine.stop_grace, seconds(30));
-    assert_eq!(config.engine.job_ttl, seconds(86_400));
-    assert_eq!(config.dead_letter_ttl, seconds(7 * 86_400));
-    assert_eq!(config.retention.ended_max_count, 1_000_000);
-    assert_eq!(config.audit.dir, PathBuf::from("./recado-data/audit"));
-    assert_eq!((config.audit.keep, config.audit.key_file), (seconds(1_827 * 86_400), None));
+    assert!(config.environment_by_default && config.sandbox_enabled());
+    assert_eq!(config.settings.server.listen.to_string(), "127.0.0.1:7400");
+    assert_eq!(config.settings.store.data_dir, PathBuf::from("./recado-data"));
+    assert_eq!(config.settings.engine.lease, seconds(15));
+    assert_eq!(config.settings.engine.stop_grace, seconds(30));
+    assert_eq!(config.settings.engine.job_ttl, seconds(86_400));
+    assert_eq!(config.settings.dlq.ttl, seconds(7 * 86_400));
+    assert_eq!(config.settings.retention.ended_max_count, 1_000_000);
+    assert_eq!(config.audit_dir(), PathBuf::from("./recado-data/audit"));
+    assert_eq!((config.settings.audit.keep, config.settings.audit.key_file), (seconds(1_827 * 86_400), None));
     assert_eq!(config.routes.len(), crate::catalogue::ROUTES.len());
 }
 
@@ -36,7 +35,10 @@ fn without_a_file_everything_has_a_default() {
 fn t18_less_than_five_years_of_the_trail_is_for_development_alone() {
     let short = "[audit]\nkeep = \"90d\"\ndir = \"/srv/audit\"\n";
     let config = load(short);
-    assert_eq!((config.audit.keep, config.audit.dir), (seconds(90 * 86_400), PathBuf::from("/srv/audit")));
+    assert_eq!(
+        (config.settings.audit.keep, config.audit_dir()),
+        (seconds(90 * 86_400), PathBuf::from("/srv/audit"))
+    );
     let mut inputs = inputs(short, &[]);
     inputs.flags.environment = Some(Environment::Production);
     let said = Config::load(&inputs).unwrap_err().to_string();
@@ -47,14 +49,9 @@ fn t18_less_than_five_years_of_the_trail_is_for_development_alone() {
 fn a_partial_route_overrides_only_what_it_names() {
     let config = load("[routes.email]\ntransport = \"sandbox\"\npolicy = { base = \"20ms\" }\n");
     let email = config.route("email").unwrap();
-    assert!(
-        matches!(&email.route.carrier, Carrier::Transport(transport) if transport.kind() == recado_transport::TransportKind::Sandbox)
-    );
-    assert_eq!(
-        (&*email.route.provider, email.classifier, email.route.timeout),
-        ("smtp", "smtp", seconds(30))
-    );
-    let policy = &email.route.terms.policy;
+    assert_eq!((&email.delivery, email.transport_name()), (&Delivery::Transport, "sandbox"));
+    assert_eq!((&*email.provider, email.classifier_name, email.timeout), ("smtp", "smtp", seconds(30)));
+    let policy = &email.terms.policy;
     assert_eq!(
         policy.backoff,
         recado_core::Backoff::Exponential { base: Duration::from_millis(20), factor: 2.0, cap: seconds(30) }
@@ -68,7 +65,7 @@ fn policy_keys_merge_and_change_the_shape_when_they_have_to() {
         "[routes.whatsapp]\npolicy = { base = \"2s\" }\n[routes.email]\npolicy = { schedule = [\"0s\", \"1s\"] }\n\
          [routes.openai]\npolicy = { max_attempts = 9 }\n[routes.tiss-claims]\npolicy = { floor = \"1m\" }\n",
     );
-    let policy = |name: &str| show::policy(&config.route(name).unwrap().route.terms.policy);
+    let policy = |name: &str| show::policy(&config.route(name).unwrap().terms.policy);
     assert_eq!(
         policy("whatsapp"),
         r#"{ base = "2s", factor = 2, cap = "1m", jitter = "none", max_attempts = 4 }"#
@@ -92,13 +89,13 @@ fn routes_of_ones_own_get_defaults_by_their_transport() {
     );
     let facts = |name: &str| {
         let config = config.route(name).unwrap();
-        (config.classifier, &*config.route.provider, config.route.transport_name(), config.route.concurrency)
+        (config.classifier_name, &*config.provider, config.transport_name(), config.concurrency)
     };
     assert_eq!(facts("a"), ("general", "a", "sandbox", 64));
     assert_eq!(facts("b"), ("general", "b", "worker", 64));
     assert_eq!(facts("c"), ("http", "p", "http", 7));
     for name in ["a", "b", "c"] {
-        let route = &config.route(name).unwrap().route;
+        let route = config.route(name).unwrap();
         assert_eq!(route.timeout, seconds(30));
         assert_eq!(route.terms.policy, crate::catalogue::default_policy());
     }
@@ -109,12 +106,12 @@ fn an_address_for_its_provider_makes_a_built_in_route_usable() {
     let text = "[providers.evolution]\nurl = \"https://evo.example.com\"\napi_key = \"k\"\ninstance = \"main\"\n\
                 [providers.instagram]\nurl = \"https://graph.example.com\"\n[providers.tiss]\nurl = \"https://tiss.example.com\"\n";
     let config = load(text);
-    let carried = |name: &str| config.route(name).unwrap().route.transport_name().to_owned();
+    let carried = |name: &str| config.route(name).unwrap().transport_name().to_owned();
     assert_eq!(carried("whatsapp"), "whatsapp");
     assert_eq!(carried("instagram"), "http");
     assert_eq!(carried("tiss-claims"), "http");
     assert_eq!(carried("tiktok"), "none");
-    assert_eq!(config.route("tiss-claims").unwrap().classifier, "tiss");
+    assert_eq!(config.route("tiss-claims").unwrap().classifier_name, "tiss");
 }
 
 #[test]
@@ -122,7 +119,7 @@ fn the_lines_that_a_missing_carrier_asks_for_make_the_route_usable() {
     let config = Config::load(&Inputs::default()).unwrap();
     let mut checked = 0;
     for route in &config.routes {
-        let Carrier::Missing(what) = &route.route.carrier else { continue };
+        let Delivery::Missing(what) = &route.delivery else { continue };
         let (_, lines) = what.split_once("\n\n").unwrap();
         let variables = [
             ("EVOLUTION_API_KEY", "k"),
@@ -133,8 +130,8 @@ fn the_lines_that_a_missing_carrier_asks_for_make_the_route_usable() {
             ("SMTP_PASSWORD", "p"),
         ];
         let fixed = Config::load(&inputs(lines, &variables)).unwrap();
-        let name = route.route.name.as_str();
-        assert!(!matches!(fixed.route(name).unwrap().route.carrier, Carrier::Missing(_)), "{name}:\n{what}");
+        let name = route.name.as_str();
+        assert!(!matches!(fixed.route(name).unwrap().delivery, Delivery::Missing(_)), "{name}:\n{what}");
         checked += 1;
     }
     assert_eq!(checked, 7);
@@ -146,7 +143,7 @@ fn a_rule_may_say_how_long_what_it_names_takes_to_pass() {
     let config = load(text);
     let quota = |retry_after| {
         let fault = Fault { retry_after, ..Fault::answer("Throttling", "Daily message quota exceeded") };
-        config.route("email-ses").unwrap().route.classifier.classify(fault).retry_after
+        config.route("email-ses").unwrap().classifier.classify(fault).retry_after
     };
     assert_eq!(quota(None), Some(Duration::from_secs(900)));
     assert_eq!(quota(Some(Duration::from_secs(7))), Some(Duration::from_secs(7)), "its own word comes first");
@@ -161,7 +158,7 @@ fn f12_only_a_route_that_says_so_falls_back_while_its_provider_is_closed_off() {
          [routes.email-ses]\nfallback = { on = [\"open\"], do = \"reschedule\", after = \"15m\" }\n",
     );
     let on = |route: &str| {
-        let fallback = &config.route(route).unwrap().route.fallback;
+        let fallback = &config.route(route).unwrap().fallback;
         (fallback.on_open, fallback.on_dead, fallback.acts_on_open())
     };
     assert_eq!((on("sandbox"), on("webhook")), ((false, true, false), (false, true, false)));
@@ -204,7 +201,7 @@ fn what_config_show_prints_reads_back_as_the_same_configuration() {
     let first = load(text);
     let shown = show::page(&first, show::Style::Effective);
     assert_eq!(show::page(&load(&shown), show::Style::Effective), shown);
-    assert_eq!((&load(&shown).protection, load(&shown).turn_jobs), (&first.protection, 4));
+    assert_eq!((&load(&shown).protection, load(&shown).settings.fairness.batch), (&first.protection, 4));
     for line in
         ["max_body = \"2MiB\"", "hold_max = \"5m\"", "hold_max = \"1h\"", "providers = [\"q\", \"p\"]"]
     {
@@ -266,8 +263,8 @@ fn the_starter_file_works_with_every_line_taken_in() {
     let variables: Vec<_> =
         variables.map(|name| (name, "0123456789abcdef")).into_iter().chain(secrets).collect();
     let config = Config::load(&inputs(&all, &variables)).unwrap();
-    assert!(config.server.token.is_some());
-    assert!(config.routes.iter().all(|route| !matches!(route.route.carrier, Carrier::Missing(_))));
+    assert!(config.settings.server.token.is_some());
+    assert!(config.routes.iter().all(|route| !matches!(route.delivery, Delivery::Missing(_))));
 }
 
 /// Run `cargo run -p recado -- config show --default > crates/recado-config/config.default.toml` when this fails.
@@ -275,6 +272,27 @@ fn the_starter_file_works_with_every_line_taken_in() {
 fn the_committed_default_file_is_up_to_date() {
     let committed = include_str!("../../config.default.toml");
     assert!(committed == template::default_file(), "crates/recado-config/config.default.toml is stale");
+}
+
+/// Run `cargo run -- config reference > docs/configuration.md` when this fails.
+#[test]
+fn the_committed_reference_page_is_up_to_date() {
+    let committed = include_str!("../../../../docs/configuration.md");
+    assert!(committed == reference::page(), "docs/configuration.md is stale");
+}
+
+#[test]
+fn every_key_is_explained() {
+    fn check(path: &str, rows: &[keys::table::Row]) {
+        for row in rows {
+            let path = format!("{path}.{}", row.key);
+            // Each alert is explained in docs/operating/alerts.md.
+            let is_rule = path.starts_with(".alerts.") && !row.rows.is_empty();
+            assert!(!row.doc.is_empty() || is_rule, "{path} says nothing of itself");
+            check(&path, &row.rows);
+        }
+    }
+    check("", &keys::table::defaults::<Settings>().rows());
 }
 
 #[test]
@@ -296,9 +314,9 @@ fn every_required_system_can_be_configured() {
         ("webhook", "webhook"),
         ("comments", "http"),
     ] {
-        assert_eq!(config.route(route).unwrap().route.transport_name(), transport, "{route}");
+        assert_eq!(config.route(route).unwrap().transport_name(), transport, "{route}");
     }
-    let comments = &config.route("comments").unwrap().route;
+    let comments = config.route("comments").unwrap();
     assert_eq!(comments.terms.start_over_after, Some(Duration::from_secs(900)));
     assert_eq!(comments.fallback.notify.as_deref(), Some("ops"));
     let page = show::page(&config, show::Style::Effective);

@@ -44,6 +44,12 @@ impl HttpConfig {
         self
     }
 
+    /// Reports the first reason why no provider could be reached with it. Opens nothing.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.checked_base()?;
+        self.checked_headers().map(drop)
+    }
+
     pub(super) fn checked_base(&self) -> Result<Url, ConfigError> {
         let url = &self.base_url;
         if !matches!(url.scheme(), "http" | "https") {

@@ -42,14 +42,13 @@ pub fn configuration(config: &Config, inputs: &Inputs) -> Vec<Finding> {
         }
     }
     findings.extend(config.file.as_deref().and_then(readable_by_others));
-    let routes = config.routes();
-    let usable = routes.usable_names();
+    let usable = config.usable_route_names();
     findings.push(if usable.is_empty() {
         Finding::note("routes", "none takes jobs", "`recado config show` says what each one lacks")
     } else {
         Finding::good(
             "routes",
-            format!("{} of {} take jobs: {}", usable.len(), routes.names().len(), usable.join(", ")),
+            format!("{} of {} take jobs: {}", usable.len(), config.routes.len(), usable.join(", ")),
         )
     });
     findings
@@ -69,7 +68,7 @@ fn readable_by_others(file: &str) -> Option<Finding> {
 
 /// The directory, who has it, how much room there is and how fast it is.
 pub fn data_dir(config: &Config, running: bool, now: Timestamp) -> Vec<Finding> {
-    let dir = &config.store.data_dir;
+    let dir = &config.settings.store.data_dir;
     let shown = dir.display();
     let there = nearest_existing(dir);
     let mut findings = Vec::new();
@@ -116,7 +115,7 @@ pub async fn audit_late(client: &Client) -> Option<Alert> {
 
 /// The trail's own directory, which may be on another disk, and what the running server says of its files.
 pub fn audit_dir(config: &Config, late: Option<Alert>) -> Finding {
-    let dir = &config.audit.dir;
+    let dir = &config.audit_dir();
     let shown = dir.display();
     let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
     let there = absolute.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
@@ -157,7 +156,7 @@ fn room(dir: &Path, config: &Config) -> Finding {
         return Finding::note("disk", "cannot tell how much is free", "look with `df`");
     };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    let reserve = config.store.reserve_bytes;
+    let reserve = config.reserve_bytes();
     let found = format!("{} free, {} kept back", about_size(free), about_size(reserve));
     if free <= reserve {
         Finding::bad("disk", found, "new jobs are refused: free some space, or lower store.reserve")
@@ -215,7 +214,7 @@ fn fsync_rate(dir: &Path, now: Timestamp) -> std::io::Result<Rate> {
 }
 
 pub async fn port(config: &Config, running: bool) -> Finding {
-    let address = config.server.listen;
+    let address = config.settings.server.listen;
     match tokio::net::TcpListener::bind(address).await {
         Ok(_) if running => Finding::note(
             "port",

@@ -38,7 +38,7 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
         Some(dir) => (dir.clone(), None),
         None => {
             let config = Config::load_stores(&args.config.inputs(Flags::default())?)?;
-            (config.audit.dir.clone(), Some(config))
+            (config.audit_dir(), Some(config))
         }
     };
     if !dir.is_dir() {
@@ -91,7 +91,8 @@ async fn nothing_in(dir: &Path, config: Option<&Config>, screen: &mut Screen) ->
 
 /// Returns true if the store let go of any record; `None` when it cannot be asked.
 async fn was_archived(config: &Config) -> Option<bool> {
-    if config.store.redis.is_none() && !config.store.data_dir.join(recado_store_embedded::FILE_NAME).exists()
+    if config.redis.is_none()
+        && !config.settings.store.data_dir.join(recado_store_embedded::FILE_NAME).exists()
     {
         return None;
     }

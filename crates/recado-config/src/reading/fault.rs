@@ -23,29 +23,6 @@ impl Place {
     }
 }
 
-/// A setting as written: its value, its key and its place.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct At<T> {
-    pub value: T,
-    pub path: String,
-    pub place: Place,
-}
-
-impl<T> At<T> {
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
-        At { value: change(self.value), path: self.path, place: self.place }
-    }
-
-    /// Its place, without its value.
-    pub fn here(&self) -> At<()> {
-        At { value: (), path: self.path.clone(), place: self.place.clone() }
-    }
-
-    pub fn fault(&self, message: impl Into<String>) -> Fault {
-        Fault { place: self.place.clone(), path: self.path.clone(), message: message.into() }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub place: Place,
@@ -72,7 +49,7 @@ impl fmt::Debug for Source {
 }
 
 /// Everything that is wrong, in the order of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     pub source: Source,
     pub list: Vec<Fault>,

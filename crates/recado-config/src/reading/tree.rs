@@ -61,6 +61,36 @@ impl Value {
     }
 }
 
+impl Node {
+    /// Visits this value and those below it, each with its path.
+    fn visit(&mut self, path: &str, visitor: &mut dyn FnMut(&str, &mut Node)) {
+        visitor(path, self);
+        match &mut self.value {
+            Value::List(items) => {
+                let items = items.iter_mut().enumerate();
+                items.for_each(|(at, item)| item.visit(&format!("{path}[{at}]"), visitor));
+            }
+            Value::Table(Table(entries)) => {
+                let entries = entries.iter_mut();
+                entries.for_each(|(name, entry)| entry.node.visit(&format!("{path}.{name}"), visitor));
+            }
+            _ => {}
+        }
+    }
+
+    fn place_below(&self, rest: &str) -> Option<&Place> {
+        match &self.value {
+            _ if rest.is_empty() => Some(&self.place),
+            Value::Table(table) => table.place(rest.strip_prefix('.')?),
+            Value::List(items) => {
+                let (index, rest) = rest.strip_prefix('[')?.split_once(']')?;
+                items.get(index.parse::<usize>().ok()?)?.place_below(rest)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Reads a file. Every fault of its syntax is told.
 pub fn parse(source: &Source) -> Result<Table, Vec<Fault>> {
     let (document, errors) = DeTable::parse_recoverable(&source.text);
@@ -146,6 +176,17 @@ impl Table {
         }
     }
 
+    /// The place of the value at a path such as `routes.email.classify[0].as`; of a table, the place of its name.
+    /// Names may hold dots, so every name that the path begins with is followed.
+    pub fn place(&self, path: &str) -> Option<&Place> {
+        self.0.iter().find_map(|(name, Entry { key, node })| {
+            match (path.strip_prefix(name.as_str())?, &node.value) {
+                ("", Value::Table(_)) => Some(key),
+                (rest, _) => node.place_below(rest),
+            }
+        })
+    }
+
     /// Puts a value at a path, making the tables on the way.
     pub fn put(&mut self, path: &[&str], node: Node) {
         let [first, rest @ ..] = path else { return };
@@ -165,46 +206,34 @@ impl Table {
         }
     }
 
-    /// Replaces `${NAME}` in every string that counts here: what stands under `environments` has been laid
-    /// over already, or belongs to another one. Answers the places whose variable is not set.
+    /// Replaces `${NAME}` in every string. The settings of environments are left alone: those of this one have been laid
+    /// over already. Returns a fault for each variable that is not set.
     pub fn expand(&mut self, lookup: &dyn Fn(&str) -> Option<String>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (name, entry) in self.0.iter_mut().filter(|(name, _)| *name != "environments") {
-            expand(name, &mut entry.node, lookup, &mut faults);
+            entry.node.visit(name, &mut |path, node| match &mut node.value {
+                Value::Text(text) if !text.loose && text.text.contains('$') => {
+                    match replace(&text.text, lookup) {
+                        Ok(replaced) if replaced == text.text => {}
+                        Ok(replaced) => text.written = Some(std::mem::replace(&mut text.text, replaced)),
+                        Err(message) => {
+                            faults.push(Fault { place: node.place.clone(), path: path.to_owned(), message });
+                        }
+                    }
+                }
+                _ => {}
+            });
         }
         faults
     }
 
     /// Bytes of the file that hold secrets.
-    pub fn secrets(&self, source: &Source) -> Vec<Range<usize>> {
+    pub fn secrets(&mut self, source: &Source) -> Vec<Range<usize>> {
         let mut found = Vec::new();
-        for (name, entry) in &self.0 {
-            secrets(name, &entry.node, source, false, &mut found);
+        for (name, entry) in &mut self.0 {
+            entry.node.visit(name, &mut |path, node| found.extend(secret(path, node, source)));
         }
         found
-    }
-}
-
-fn expand(path: &str, node: &mut Node, lookup: &dyn Fn(&str) -> Option<String>, faults: &mut Vec<Fault>) {
-    let mut fault =
-        |message| faults.push(Fault { place: node.place.clone(), path: path.to_owned(), message });
-    match &mut node.value {
-        Value::Text(text) if !text.loose && text.text.contains('$') => match replace(&text.text, lookup) {
-            Ok(replaced) if replaced == text.text => {}
-            Ok(replaced) => text.written = Some(std::mem::replace(&mut text.text, replaced)),
-            Err(message) => fault(message),
-        },
-        Value::List(items) => {
-            for (at, item) in items.iter_mut().enumerate() {
-                expand(&format!("{path}[{at}]"), item, lookup, faults);
-            }
-        }
-        Value::Table(Table(entries)) => {
-            for (name, entry) in entries {
-                expand(&format!("{path}.{name}"), &mut entry.node, lookup, faults);
-            }
-        }
-        _ => {}
     }
 }
 
@@ -237,24 +266,18 @@ fn replace(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String
     Ok(done)
 }
 
-fn secrets(name: &str, node: &Node, source: &Source, within: bool, found: &mut Vec<Range<usize>>) {
-    let secret = within || hidden::sounds_secret(name);
-    match (&node.value, &node.place) {
-        (Value::Text(text), Place::File { start, end })
-            if secret || hidden::may_hold_a_secret(&text.text) =>
-        {
-            let raw = source.text.get(*start..*end).unwrap_or_default();
-            let only_a_name = text.text.starts_with("${") && text.text.find('}') == Some(text.text.len() - 1);
-            let quote = raw.len() - raw.trim_start_matches(['"', '\'']).len();
-            if !only_a_name && raw.len() >= 2 * quote {
-                found.push(start + quote..end - quote);
-            }
-        }
-        (Value::List(items), _) => items.iter().for_each(|item| secrets(name, item, source, within, found)),
-        (Value::Table(Table(entries)), _) => {
-            let within = within || hidden::is_secret_table(name);
-            entries.iter().for_each(|(name, entry)| secrets(name, &entry.node, source, within, found));
-        }
-        _ => {}
-    }
+/// Bytes of the file that hold this value, if it may be a secret.
+fn secret(path: &str, node: &Node, source: &Source) -> Option<Range<usize>> {
+    let (Value::Text(Text { text, .. }), Place::File { start, end }) = (&node.value, &node.place) else {
+        return None;
+    };
+    let mut names = path.split('.').map(|part| part.split('[').next().unwrap_or_default());
+    let is_secret = hidden::may_hold_a_secret(text)
+        || names.clone().next_back().is_some_and(hidden::sounds_secret)
+        || names.any(hidden::is_secret_table);
+    let is_only_a_name = text.starts_with("${") && text.find('}') == Some(text.len() - 1);
+    let written = source.text.get(*start..*end).unwrap_or_default();
+    let quote = written.len() - written.trim_start_matches(['"', '\'']).len();
+    let is_hidden = is_secret && !is_only_a_name && written.len() >= 2 * quote;
+    is_hidden.then(|| start + quote..end - quote)
 }

@@ -1,0 +1,151 @@
+//! `[alerts]`: the built-in alert rules and their changes, and the channels that hear of alerts.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use recado_engine::duties::alerts::EVERY_DEFAULT;
+use recado_engine::notify::notices::Shape;
+use recado_observe::{AlertConfig, Rule, RuleChange, Severity};
+
+use crate::Secret;
+use crate::keys::channel::{CHANNEL_FORMATS, ChannelKeys};
+use crate::keys::format::{
+    Format, Named, Switchable, count, duration, list, named, number, one_or_list, secret, switchable, text,
+    word,
+};
+use crate::keys::table::{Row, Section, defaults, section};
+use crate::reading::reader::{Reader, Setting};
+use crate::units::{MINUTE, SECOND};
+
+/// The channel that `[alerts] webhook` makes.
+pub const OWN_CHANNEL: &str = "alerts";
+
+/// Any time that a rule may name.
+const TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(7 * 24 * 60 * 60);
+
+section! {
+    /// Alerts. Each one may be switched off, such as breaker_open = false, or changed key by key.
+    Alerts {
+        /// Between two measurements.
+        every: Duration = EVERY_DEFAULT, duration(SECOND..=10 * MINUTE);
+        /// The channels that get alerts instead of the one in [dlq]; one may stand without the brackets.
+        notify: Vec<String>, one_or_list(|| text("ops"), "[\"ops\", \"oncall\"]").such_as("[\"ops\"]");
+        /// Or, and also, an address of its own: the event is posted, or with format = "slack" a text as Slack takes it; secret signs.
+        webhook: Secret, secret("https://example.com/hooks/ops");
+        /// It signs the webhook; a random key does by default.
+        secret: Secret, secret("${OPS_WEBHOOK_SECRET}").unlisted();
+        /// The event itself, or one text as Slack takes it.
+        format: Shape, word("format", CHANNEL_FORMATS);
+        rules: AlertConfig;
+        /// Silences the warning of an anti-pattern, with the reason.
+        allow: Named<String>, named(text("the reason")).such_as("{ silent_failure = \"why it is meant\" }");
+    }
+}
+
+impl Alerts {
+    /// The channel that `webhook` makes.
+    pub fn own_channel(&self) -> ChannelKeys {
+        ChannelKeys {
+            webhook: self.webhook.clone(),
+            secret: self.secret.clone(),
+            format: self.format,
+            ..defaults()
+        }
+    }
+}
+
+section! {
+    AlertRuleKeys {
+        /// The alert fires above this: a share, a count, seconds or a multiple.
+        threshold: f64, number("0.1");
+        /// It measures over this time; rules of current values have none.
+        window: Duration, duration(TIMES);
+        /// It does not fire on less than this in the window.
+        min_volume: u64, count(0..=1_000_000_000);
+        /// It fires after so long above the threshold.
+        pending: Duration, duration(TIMES);
+        /// It is calm at or below this share of the threshold.
+        resolve_share: f64, number("0.9");
+        /// It is over after so long of calm.
+        clear: Duration, duration(TIMES);
+        /// The severity that it is reported with.
+        severity: Severity, word("severity", [("warning", Severity::Warning), ("critical", Severity::Critical)]);
+        /// Routes, companies, codes or providers that it leaves out.
+        except: Vec<String>, list(text("sandbox"), "[\"sandbox\"]");
+    }
+}
+
+const RULE_DOC: &[&str] = &[
+    " It fires above `threshold` (a share, a count or seconds), measured over `window` on at least `min_volume`, after",
+    " `pending`; it is over after `clear` at or below `resolve_share` of the threshold. `except` lists names to leave out.",
+];
+
+/// One key for each built-in rule; the first explains them all.
+impl Section for AlertConfig {
+    const ABOUT: &'static [&'static str] = &[];
+
+    fn read(reader: &Reader<'_>) -> Self {
+        let mut config = AlertConfig::default();
+        for rule in &mut config.rules {
+            if let Some(changed) = reader.get(rule.name, |setting| change(rule, setting)) {
+                *rule = changed;
+            }
+        }
+        config
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let doc = |at| if at == 0 { RULE_DOC } else { &[] };
+        let rules = self.rules.iter().enumerate();
+        rules.map(|(at, rule)| rule_format(rule).row(rule.name, doc(at), Some(rule))).collect()
+    }
+}
+
+/// Changes of one built-in rule, or `false`.
+fn rule_format(rule: &Rule) -> Format<Rule> {
+    let rule = rule.clone();
+    let rows = |_: Option<&Rule>| defaults::<AlertRuleKeys>().rows();
+    Format::new("table, `true` or `false`", move |setting| change(&rule, setting), write_rule).with_rows(rows)
+}
+
+fn change(rule: &Rule, setting: &Setting<'_>) -> Option<Rule> {
+    let change = match switchable::<AlertRuleKeys>().read(setting)? {
+        Switchable::Off => RuleChange { enabled: Some(false), ..RuleChange::default() },
+        Switchable::On(None) => RuleChange { enabled: Some(true), ..RuleChange::default() },
+        Switchable::On(Some(keys)) => RuleChange {
+            enabled: Some(true),
+            threshold: keys.threshold,
+            window: keys.window,
+            min_volume: keys.min_volume,
+            pending: keys.pending,
+            resolve_share: keys.resolve_share,
+            clear: keys.clear,
+            severity: keys.severity,
+            except: keys.except.map(|names| names.into_iter().map(Into::into).collect()),
+        },
+    };
+    let mut changed = AlertConfig { rules: vec![rule.clone()], ..AlertConfig::default() };
+    setting.accept(changed.change(rule.name, change))?;
+    let faults = changed.faults();
+    for words in &faults {
+        let words = words.strip_prefix(&format!("alert {}: ", rule.name)).unwrap_or(words);
+        setting.refuse_below(words.split(' ').next().unwrap_or_default(), words);
+    }
+    if faults.is_empty() { changed.rules.pop() } else { None }
+}
+
+fn write_rule(rule: &Rule) -> String {
+    let written = |time: Duration| (!time.is_zero()).then_some(time);
+    let except = rule.except.iter().map(|name| name.to_string());
+    let keys = AlertRuleKeys {
+        threshold: Some(rule.threshold),
+        window: written(rule.window),
+        min_volume: Some(rule.min_volume).filter(|volume| *volume > 0),
+        pending: written(rule.pending),
+        resolve_share: Some(rule.resolve_share),
+        clear: Some(rule.clear),
+        severity: Some(rule.severity),
+        except: (!rule.except.is_empty()).then(|| except.collect()),
+    };
+    switchable().write(&if rule.enabled { Switchable::On(Some(keys)) } else { Switchable::Off })
+}

@@ -1,0 +1,196 @@
+//! The way out of a route: workers, the sandbox, or the transports of the providers that it names.
+
+use crate::catalogue::{self, BuiltIn, Kind};
+use crate::reading::fault::{closest, suggestion};
+use crate::resolve::routes::{Resolver, not_in_this_build};
+use crate::{Delivery, Provider};
+
+/// A provider that a route names.
+#[derive(Debug)]
+pub struct ProviderChoice {
+    pub name: String,
+    /// Its key in the route: `provider` or `providers[<position>]`.
+    key: String,
+}
+
+/// The providers that a route names, in order; none when it leaves that to its row or its own name.
+pub fn named_providers(route: &Resolver<'_>) -> Option<Vec<ProviderChoice>> {
+    let chosen = match (&route.keys.provider, &route.keys.providers) {
+        (Some(_), Some(_)) => {
+            route.fault("providers", "provider and providers stand side by side; write one of the two");
+            return None;
+        }
+        (None, Some(_)) if !route.has("providers[0]") => {
+            route.fault("providers", "names no provider; write [\"first\", \"second\"], or take it out");
+            return None;
+        }
+        (None, Some(names)) => {
+            if let Some(at) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
+                let message = "stands here for the second time; write each provider once";
+                route.fault(&format!("providers[{at}]"), message);
+                return None;
+            }
+            let choice = |(at, name): (usize, &String)| ProviderChoice {
+                name: name.clone(),
+                key: format!("providers[{at}]"),
+            };
+            names.iter().enumerate().map(choice).collect()
+        }
+        (one, None) => {
+            let choice = |name: &String| ProviderChoice { name: name.clone(), key: "provider".to_owned() };
+            one.iter().map(choice).collect::<Vec<_>>()
+        }
+    };
+    // All are looked at, so that every fault is reported.
+    let known = chosen.iter().filter(|choice| is_known(route, choice)).count();
+    (known == chosen.len()).then_some(chosen)
+}
+
+fn is_known(route: &Resolver<'_>, choice: &ProviderChoice) -> bool {
+    let rows = catalogue::ROUTES.iter().map(|row| row.provider);
+    let known: Vec<_> = route.around.providers.keys().map(String::as_str).chain(rows).collect();
+    let is_known = known.contains(&choice.name.as_str());
+    if !is_known {
+        let advice = suggestion(&choice.name, known, "ones");
+        let message = format!("there is no provider `{0}`; write [providers.{0}], or {advice}", choice.name);
+        route.fault(&choice.key, message);
+    }
+    is_known
+}
+
+/// The delivery of a route: its own setting, else its provider if that has an address, else the row.
+pub fn delivery(
+    route: &Resolver<'_>,
+    choice: Option<&ProviderChoice>,
+    provider_name: &str,
+) -> Option<(Kind, Delivery)> {
+    let provider = route.around.providers.get(provider_name);
+    let reached_by = provider.filter(|provider| provider.transport.is_some()).map(|provider| provider.kind);
+    let sandbox_enabled = route.around.settings.sandbox.enabled == Some(true);
+    let environment = route.around.environment;
+    if let Some(kind) = route.keys.transport {
+        let (word, by) = (kind.as_str(), reached_by.map_or("", Kind::as_str));
+        let message = match kind {
+            Kind::Worker => return Some((kind, Delivery::Workers)),
+            Kind::Sandbox if sandbox_enabled => return Some((kind, Delivery::Transport)),
+            Kind::Sandbox => format!(
+                "the sandbox is off in {environment}, and this route would send nothing; take the line out, or write \
+                 [sandbox] enabled = true"
+            ),
+            kind if !kind.is_built() => not_in_this_build(kind),
+            kind if reached_by == Some(kind) => return Some((kind, Delivery::Transport)),
+            _ if reached_by.is_some() => format!(
+                "provider `{provider_name}` is reached by \"{by}\", not by \"{word}\"; take this line out, or \
+                 write transport = \"{word}\" in [providers.{provider_name}]"
+            ),
+            // When the provider is there and faulty, its own fault says enough.
+            _ if provider.is_some_and(|provider| !provider.says_nothing()) => return None,
+            kind => {
+                let line = if kind == Kind::Ses { "region = \"…\"" } else { "url = \"https://…\"" };
+                format!("the route has no address to send to; write [providers.{provider_name}] with {line}")
+            }
+        };
+        route.fault("transport", message);
+        return None;
+    }
+    if let Some(kind) = reached_by {
+        return Some((kind, Delivery::Transport));
+    }
+    if let Some(choice) = choice
+        && choice.name == Kind::Sandbox.as_str()
+        && route.built_in.is_none_or(|row| row.kind != Kind::Sandbox)
+    {
+        let message = "the sandbox is a transport and no provider; write transport = \"sandbox\" (nothing is sent), or \
+                       give [providers.sandbox] an address";
+        route.fault(&choice.key, message);
+        return None;
+    }
+    match route.built_in {
+        Some(BuiltIn { kind: Kind::Worker, .. }) => Some((Kind::Worker, Delivery::Workers)),
+        Some(BuiltIn { kind: Kind::Sandbox, .. }) if sandbox_enabled => {
+            Some((Kind::Sandbox, Delivery::Transport))
+        }
+        Some(row) => Some((row.kind, Delivery::Missing(catalogue::missing(row, route.name, environment)))),
+        None => {
+            // When the provider is there and faulty, its own fault says enough.
+            if provider.is_none_or(Provider::says_nothing) {
+                report_no_delivery(route, choice);
+            }
+            None
+        }
+    }
+}
+
+fn report_no_delivery(route: &Resolver<'_>, choice: Option<&ProviderChoice>) {
+    match choice {
+        Some(choice) => route.fault(&choice.key, no_address(&choice.name)),
+        None => {
+            let meant = closest(route.name, catalogue::ROUTES.iter().map(|row| row.name));
+            let meant = meant.map(|meant| format!("; or did you mean [routes.{meant}]?")).unwrap_or_default();
+            let message = format!(
+                "the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your \
+                 own code delivers) or transport = \"sandbox\" (nothing is sent){meant}"
+            );
+            route.around.checker.fault(&format!("routes.{}", route.name), message);
+        }
+    }
+}
+
+/// Checks the providers after the first: one that takes over has to understand the same data. Returns the rules that
+/// know the answers of every provider, where one transport's own do not.
+#[expect(clippy::option_option, reason = "the outer one says that there were faults")]
+pub fn check_others(
+    route: &Resolver<'_>,
+    chosen: &[ProviderChoice],
+    kind: Kind,
+    delivery: &Delivery,
+) -> Option<Option<&'static str>> {
+    let Some((first, rest)) = chosen.split_first().filter(|(_, rest)| !rest.is_empty()) else {
+        return Some(None);
+    };
+    match delivery {
+        Delivery::Transport if kind == Kind::Sandbox => return Some(None),
+        Delivery::Transport => {}
+        Delivery::Workers => {
+            let key = if route.has("transport") { "transport" } else { &first.key };
+            route.fault(key, "workers choose their provider themselves; write one provider");
+            return None;
+        }
+        Delivery::Missing(_) => {
+            route.fault(&first.key, no_address(&first.name));
+            return None;
+        }
+    }
+    let mut kinds = Vec::new();
+    for choice in rest {
+        let provider = route.around.providers.get(&choice.name);
+        match provider.map(|provider| (provider, provider.transport.is_some())) {
+            Some((provider, true)) if takes_the_same(kind, provider.kind) => kinds.push(provider.kind),
+            Some((provider, true)) => route.fault(
+                &choice.key,
+                format!(
+                    "it is reached by \"{}\" and `{}` by \"{}\", and they do not take the same data; name providers of \
+                     one transport, or of \"smtp\" and \"ses\"",
+                    provider.kind.as_str(),
+                    first.name,
+                    kind.as_str()
+                ),
+            ),
+            // When the provider is there and faulty, its own fault says enough.
+            Some((provider, false)) if !provider.says_nothing() => {}
+            _ => route.fault(&choice.key, no_address(&choice.name)),
+        }
+    }
+    // The rules of SES know the codes of SMTP as well.
+    let mixed = kinds.iter().any(|other| *other != kind).then_some(Kind::Ses.classifier());
+    (kinds.len() == rest.len()).then_some(mixed)
+}
+
+fn takes_the_same(one: Kind, other: Kind) -> bool {
+    let mail = |kind| matches!(kind, Kind::Smtp | Kind::Ses);
+    one == other || (mail(one) && mail(other))
+}
+
+fn no_address(name: &str) -> String {
+    format!("provider `{name}` has no address; write url = \"https://…\" in [providers.{name}]")
+}
