@@ -269,7 +269,7 @@ impl Gate {
         now: Timestamp,
     ) {
         let Some(change) = change else { return };
-        self.metrics.record(&Fact::BreakerChanged { provider: &provider.name, change: change });
+        self.metrics.record(&Fact::BreakerChanged { provider: &provider.name, change });
         let kind = match change {
             BreakerChange::Opened => EventKind::CircuitBreakerOpened,
             BreakerChange::HalfOpened => EventKind::CircuitBreakerHalfOpen,

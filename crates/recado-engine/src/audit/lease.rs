@@ -106,7 +106,8 @@ impl AuditTrail {
         let renewed = self.archive.lease().renewed;
         let lasts = !self.store.is_shared() || renewed.is_some_and(|at| at.elapsed() < HELD_FOR / 2);
         lease.state.whole_until = Some(whole_until);
-        if !(is_ours && lasts) && !self.save_lease(&mut lease).await? {
+        let needs_save = !is_ours || !lasts;
+        if needs_save && !self.save_lease(&mut lease).await? {
             return Ok(Err(lease.state));
         }
         self.archive.set_reach(Reach::Here { whole_until });
