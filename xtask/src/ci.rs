@@ -22,21 +22,25 @@ const NOT_ON_REDIS: [&str; 12] = [
     "systems::operating",
 ];
 
+/// Tests that only wait, as long as real policies do. [`real_waits`] runs them.
+const WAITS: &str = "systems::real_waits";
+
+/// Targets of the inner loop beside the unit tests: stores, engine and API, without the built binary.
+const INNER: [&str; 4] = ["reference", "embedded", "engine", "api"];
+
+/// Runs what a change is tried with again and again.
+pub fn inner_loop() -> Outcome {
+    format_and_lints()?;
+    let mut tests = cargo();
+    tests.args(["test", "--workspace", "--all-features", "--lib"]);
+    tests.args(INNER.iter().flat_map(|test| ["--test", test]));
+    crate::run("unit, store, engine and API tests", &mut tests)
+}
+
+/// Runs everything that must hold before a change lands.
 pub fn run() -> Outcome {
     setup::run()?;
-    crate::run("format", cargo().args(["fmt", "--all", "--check"]))?;
-    crate::run(
-        "lints",
-        cargo().args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--all-features",
-            "--",
-            "--deny",
-            "warnings",
-        ]),
-    )?;
+    format_and_lints()?;
     tidy::run()?;
     let mut peers = Command::new("npm");
     peers.args(["ci", "--dry-run", "--ignore-scripts", "--prefix"]).arg(crate::root().join("bench"));
@@ -45,6 +49,19 @@ pub fn run() -> Outcome {
     on_redis()?;
     println!("\nxtask ci: all of it holds");
     Ok(())
+}
+
+fn format_and_lints() -> Outcome {
+    crate::run("format", cargo().args(["fmt", "--all", "--check"]))?;
+    let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "--deny", "warnings"];
+    crate::run("lints", cargo().args(lints))
+}
+
+/// Runs the tests that wait as long as real policies do.
+pub fn real_waits() -> Outcome {
+    let mut tests = cargo();
+    tests.args(["test", "--workspace", "--all-features", "--test", "systems", "--", "--ignored", WAITS]);
+    crate::run("waits of real policies", &mut tests)
 }
 
 fn on_redis() -> Outcome {

@@ -5,6 +5,7 @@
 mod ci;
 mod licences;
 mod requirements;
+mod rooms;
 mod setup;
 mod tidy;
 
@@ -14,9 +15,11 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 cargo xtask COMMAND
 
+  test         the inner loop: format, lints, and the tests of units, stores and API
   ci           everything that must hold before a change lands: set-up, format, lints, tidy, tests
+  nightly      what takes longer: the waits of real policies, long kills, chaos
   setup        installs what the tests need and the machine lacks
-  tidy         dependency direction, licences, file sizes, generated files, requirements
+  tidy         dependency direction, rooms of the engine, licences, file sizes, generated files, requirements
   kill-loop    kills the server 100 times while it works, and audits what came of every job
                (KILLS=n for another number; the test suite runs a short one)
   chaos        three nodes on one Redis: kills a node each second for a minute, kills Redis, cuts its connections,
@@ -30,7 +33,9 @@ pub type Outcome = Result<(), String>;
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
     let outcome = match command.as_str() {
+        "test" => ci::inner_loop(),
         "ci" => ci::run(),
+        "nightly" => nightly(),
         "setup" => setup::run(),
         "tidy" => tidy::run(),
         "kill-loop" => kill_loop(),
@@ -51,6 +56,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs what takes too long for every change.
+fn nightly() -> Outcome {
+    ci::real_waits()?;
+    kill_loop()?;
+    chaos()
 }
 
 fn kill_loop() -> Outcome {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Outcome, cargo, licences, requirements, root};
+use crate::{Outcome, cargo, licences, requirements, rooms, root};
 
 /// Who may depend on whom inside the workspace. Arrows point inwards.
 const ALLOWED: [(&str, &[&str]); 26] = [
@@ -147,6 +147,7 @@ pub fn run() -> Outcome {
     let mut faults = Vec::new();
     let metadata = metadata()?;
     dependency_direction(&metadata, &mut faults);
+    rooms::check(&mut faults)?;
     licences::check(&metadata, &mut faults);
     source_files(&mut faults)?;
     unreachable_pages(&mut faults)?;

@@ -18,7 +18,7 @@ use recado_wire::{Code, Problem};
 use crate::answer::{ApiError, shown_name};
 use crate::extract::TwoPathSegments;
 use crate::openapi::GateProblems;
-use crate::probes;
+use crate::handlers::probes;
 
 /// The last two make the browser itself refuse what would turn text into markup or script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \

@@ -21,42 +21,22 @@
 //!
 //! Deliberately absent: TLS, sessions and rate limits of callers with a token (a proxy's work), and payloads in logs.
 
-mod accounts;
-mod alerts;
+mod handlers;
 mod answer;
 mod answer_memory;
-mod archive;
-mod audit;
-mod batch;
 mod body;
-mod bulk;
-mod calls;
 mod connection;
 mod connections;
 mod csv;
 mod cursor;
 mod dashboard;
-mod decisions;
 mod detached_acts;
-mod dlq;
 mod document;
-mod endpoints;
-mod events;
 mod extract;
 mod gate;
-mod holds;
-mod jobs;
-mod kpis;
-mod leases;
-mod metrics;
-mod nodes;
 mod openapi;
-mod probes;
-mod providers;
-mod routes;
 mod serve;
 mod state;
-mod tenants;
 mod wrong_tokens;
 
 use axum::Router;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::classify::{Class, Failure};
 use crate::job::Job;
-use crate::name::CompanyId;
-use crate::time::Timestamp;
+use crate::values::name::CompanyId;
+use crate::values::time::Timestamp;
 
 macro_rules! audit_kinds {
     ($($(#[$doc:meta])* $kind:ident = $text:literal $(=> $steps:tt)?,)*) => {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Timestamp;
+use crate::values::time::Timestamp;
 
 /// Configuration of a provider's breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::dead_letter::DeadLetter;
 use crate::job::{Job, NewJob};
-use crate::payload::Payload;
+use crate::values::payload::Payload;
 
 /// The part of a stored job that no longer matches its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -186,7 +186,7 @@ pub fn sum_of(parts: &[Option<&str>]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use crate::name::{CompanyId, JobId, RouteName};
+    use crate::values::name::{CompanyId, JobId, RouteName};
     use crate::{BodyHash, Priority, Timestamp};
 
     use super::*;

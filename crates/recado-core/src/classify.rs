@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine_code::EngineCode;
 use crate::outcome::{Fault, FaultKind, NetworkKind, Outcome};
-use crate::payload::Payload;
-use crate::reason::Reason;
+use crate::values::payload::Payload;
+use crate::values::reason::Reason;
 use crate::rules::RuleSet;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::Checksum;
 use crate::classify::Class;
 use crate::job::{Attempt, Job, remember};
-use crate::name::{CompanyId, JobId, RouteName};
-use crate::payload::Payload;
-use crate::reason::Reason;
-use crate::time::Timestamp;
+use crate::values::name::{CompanyId, JobId, RouteName};
+use crate::values::payload::Payload;
+use crate::values::reason::Reason;
+use crate::values::time::Timestamp;
 use crate::transition::Burial;
 
 /// Time that an entry is kept unless configured otherwise.

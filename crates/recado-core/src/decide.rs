@@ -11,8 +11,8 @@ use crate::engine_code::EngineCode;
 use crate::job::{Attempt, AttemptResult, Job, RecipientResult};
 use crate::lease::{Lease, LostLease};
 use crate::policy::{Draw, Policy};
-use crate::reason::Reason;
-use crate::time::Timestamp;
+use crate::values::reason::Reason;
+use crate::values::time::Timestamp;
 use crate::transition::{Burial, Transition};
 use crate::words::counted;
 

@@ -11,9 +11,9 @@ use crate::audit::whole_minutes;
 use crate::classify::{Blame, Class};
 use crate::dead_letter::Cause;
 use crate::job::{Attempt, Job, Status};
-use crate::name::CompanyId;
-use crate::payload::digest_of;
-use crate::time::Timestamp;
+use crate::values::name::CompanyId;
+use crate::values::payload::digest_of;
+use crate::values::time::Timestamp;
 use crate::transition::{Burial, Transition};
 use crate::words::{replay_advice, uncertain_attempts};
 

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::Checksum;
 use crate::classify::{Blame, Class};
 use crate::engine_code::EngineCode;
-use crate::name::{CompanyId, JobId, RouteName};
-use crate::payload::{BodyHash, Payload};
-use crate::reason::Reason;
-use crate::time::Timestamp;
-use crate::trace::TraceParent;
+use crate::values::name::{CompanyId, JobId, RouteName};
+use crate::values::payload::{BodyHash, Payload};
+use crate::values::reason::Reason;
+use crate::values::time::Timestamp;
+use crate::values::trace::TraceParent;
 
 /// A job expires this long after it was accepted, unless the caller says otherwise.
 pub const JOB_TTL_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::job::Job;
-use crate::time::Timestamp;
+use crate::values::time::Timestamp;
 
 /// The fence: a settle is refused unless its token is the job's current one.
 ///

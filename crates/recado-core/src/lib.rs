@@ -8,6 +8,7 @@
 //! [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines; [`breaker`], [`limit`] and
 //! [`fairness`] hold lanes back; [`redact`] masks a provider's words for readers who may not see the payload.
 
+pub mod values;
 pub mod audit;
 pub mod breaker;
 pub mod checksum;
@@ -18,24 +19,18 @@ pub mod engine_code;
 pub mod event;
 pub mod fairness;
 pub mod job;
-pub mod json;
 pub mod lease;
 pub mod limit;
-pub mod name;
 pub mod outcome;
-pub mod payload;
 pub mod policy;
-pub mod random;
-pub mod reason;
 pub mod redact;
 pub mod retry_after;
 pub mod rules;
-pub mod time;
 pub mod tiss_decision;
-pub mod trace;
 pub mod transition;
 pub mod words;
 
+pub use values::{json, name, payload, random, reason, time, trace};
 pub use audit::{AuditEvent, AuditKind};
 pub use checksum::{Checksum, Damage};
 pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
@@ -44,12 +39,12 @@ pub use engine_code::EngineCode;
 pub use event::{Event, EventData, EventKind};
 pub use job::{Attempt, AttemptResult, Job, NewJob, Pin, Priority, Progress, RecipientResult, Status};
 pub use lease::{Lease, LeaseToken, LostLease};
-pub use name::{CompanyId, JobId, RouteName};
+pub use values::name::{CompanyId, JobId, RouteName};
 pub use outcome::{Fault, FaultKind, NetworkKind, Outcome, PartialDelivery, RefusedRecipient};
-pub use payload::{BodyHash, Payload};
+pub use values::payload::{BodyHash, Payload};
 pub use policy::{Backoff, CapApplies, Draw, Jitter, Policy};
-pub use random::{Random, UuidV7};
-pub use reason::Reason;
-pub use time::Timestamp;
-pub use trace::TraceParent;
+pub use values::random::{Random, UuidV7};
+pub use values::reason::Reason;
+pub use values::time::Timestamp;
+pub use values::trace::TraceParent;
 pub use transition::{Burial, Transition};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Timestamp;
+use crate::values::time::Timestamp;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {

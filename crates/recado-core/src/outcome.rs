@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::payload::Payload;
+use crate::values::payload::Payload;
 
 #[derive(Clone, Debug)]
 pub enum Outcome {

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::payload::Payload;
+use crate::values::payload::Payload;
 
 /// Replaces masked words.
 const HIDDEN: &str = "***";

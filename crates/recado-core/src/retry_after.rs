@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::Timestamp;
+use crate::values::time::Timestamp;
 
 /// A century: longer waits are cut to this, which outlasts every job.
 const SECONDS_MAX: f64 = 3.2e9;

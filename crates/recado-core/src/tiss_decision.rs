@@ -8,7 +8,7 @@ use crate::audit::{AuditEvent, AuditKind, whole_minutes};
 use crate::classify::{Class, Classifier};
 use crate::outcome::Fault;
 use crate::policy::{Draw, Policy};
-use crate::time::Timestamp;
+use crate::values::time::Timestamp;
 
 #[derive(Clone, Debug)]
 pub struct SubmissionFailure<'a> {

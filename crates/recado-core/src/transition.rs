@@ -1,15 +1,15 @@
 //! Transitions: the only changes of a leased job's state.
 //!
 //! A store executes a transition, in one atomic step with the attempt, the audit event and the dead letter,
-//! and only for the lease's current token. It never chooses one: [`crate::decide`] does.
+//! and only for the lease's current token. It never chooses one: the module `decide` does.
 
 use std::time::Duration;
 
 use crate::classify::Failure;
 use crate::dead_letter::Cause;
 use crate::job::{Attempt, AttemptResult, Progress};
-use crate::payload::Payload;
-use crate::time::Timestamp;
+use crate::values::payload::Payload;
+use crate::values::time::Timestamp;
 
 #[derive(Clone, Debug)]
 pub enum Transition {

@@ -1,8 +1,8 @@
 //! Takes jobs from the store to their providers, and what comes back into the store.
 //!
 //! Read [`attempt::deliver`] first: it is the whole life of an attempt, top to bottom. Around it are rooms. Each owns its
-//! state and takes what it needs; a room uses those above it in this table, and none below (`cargo xtask tidy` checks
-//! that):
+//! state and takes what it needs; a room uses those above it in this table, and none in its own
+//! row or below (`cargo xtask tidy` reads this table and checks that):
 //!
 //! | room | duty |
 //! |---|---|
@@ -17,6 +17,7 @@
 //! | [`dlq`] | the dead letter queue |
 //! | [`audit`] | the audit trail: archived, searched, erased from |
 //! | [`duties`] | work in the background |
+//! | [`namespaces`] | the namespaces that move with a store |
 //! | [`engine`] | wiring, start and stop |
 //!
 //! Deliberately absent: HTTP, configuration files, SQL. Stores and transports are handed in; the one that

@@ -9,7 +9,7 @@
 //! | [`direct_send`] | notices that a full store does not take |
 //!
 //! Callbacks and notices are jobs like any other. Those about an attempt are settled together with it: see
-//! [`crate::attempt::post_settle`].
+//! `attempt::post_settle`.
 
 pub mod accounts;
 pub(crate) mod direct_send;

@@ -34,31 +34,12 @@ use async_trait::async_trait;
 
 use recado_store::Store;
 
-mod audit_log;
-mod cancelling;
-mod counting;
-mod durability;
-mod enqueueing;
-mod fairness;
+mod suite;
 pub mod faulty;
-mod follow_ups;
 mod given;
-mod key_value;
-mod leasing;
-mod listing;
 mod model;
-mod multi_node;
-mod ordering;
 mod property_test;
-mod pruning;
-mod replaying;
-mod settling;
-mod single_process;
-mod snapshot;
-mod tenant_stats;
-mod transfer;
 mod turn_bound;
-mod waking;
 
 pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_partitions};
 pub use turn_bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
@@ -77,7 +58,7 @@ macro_rules! suite {
         #[doc(hidden)]
         pub mod $listed {
             $(pub mod $module {
-                pub use super::super::$module::{$($check),+};
+                pub use crate::suite::$module::{$($check),+};
             })+
         }
 

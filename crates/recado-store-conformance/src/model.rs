@@ -18,7 +18,7 @@ use recado_store::{
 use super::Home;
 use super::given::{self, ACCOUNTS, ENDPOINTS, T0, TestStore};
 use super::property_test::for_any;
-use super::snapshot::{ComparableJob, LIST_MAX, Snapshot, walk_jobs};
+use crate::suite::snapshot::{ComparableJob, LIST_MAX, Snapshot, walk_jobs};
 
 mod partitions;
 mod steps;

@@ -2,15 +2,17 @@
 //!
 //! Every partition has it in a key of its own, written when the store is made and checked while the store is open: a
 //! server that was emptied loses it, and a node with another number of partitions would find a part of the jobs and
-//! miss the rest. A partition of an older version is upgraded when the store is opened, see [`crate::upgrade`].
+//! miss the rest. A partition of an older version is upgraded when the store is opened, see [`crate::format::upgrade`].
+
+pub(crate) mod upgrade;
 
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 use recado_store::StoreError;
 
-use crate::answer::Answer;
-use crate::keys::Root;
+use crate::codec::answer::Answer;
+use crate::codec::keys::Root;
 use crate::link::{Link, OpenError};
 use crate::store::Shared;
 

@@ -27,35 +27,14 @@
 //! Deliberately absent: a clock (time comes with every verb, and leases end by it; [`orphan_grace`] only says when expired
 //! leases may be taken over), and reading from replicas.
 
-mod answer;
-mod audit;
-mod batcher;
-mod bytes;
+mod verbs;
+mod codec;
 pub mod check;
-mod circuits;
-mod claim;
-mod dead_letter;
-mod dead_letters;
-mod enqueue;
 mod format;
-mod inspect;
-mod key_value;
-mod keys;
 pub mod link;
-mod merge;
-mod operator;
 mod orphan_grace;
-mod partitions;
-mod prune;
-mod receipt;
-mod record;
 mod scripts;
-mod settle;
 mod store;
-mod tenant_stats;
-mod token;
-mod transfer;
-mod upgrade;
 mod wakeups;
 
 pub use format::FORMAT_VERSION;

@@ -1,5 +1,5 @@
 //! The store: its shared state, and the traits [`JobStore`] and [`Inspect`] by the functions of other modules. The other
-//! traits are in modules of their own: [`crate::key_value`], [`crate::audit`], [`crate::transfer`].
+//! traits are in modules of their own: [`crate::verbs::key_value`], [`crate::verbs::audit`], [`crate::verbs::transfer`].
 
 use recado_store::prelude::*;
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ use recado_store::{
 };
 use tokio::task::JoinSet;
 
-use crate::answer::Answer;
-use crate::batcher::{self, Batcher};
-use crate::claim::Claims;
-use crate::enqueue::Intake;
+use crate::codec::answer::Answer;
+use crate::verbs::batcher::{self, Batcher};
+use crate::verbs::claim::Claims;
+use crate::verbs::enqueue::Intake;
 use crate::format::{self, Format};
-use crate::keys::Root;
+use crate::codec::keys::Root;
 use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
 use crate::orphan_grace::OrphanGrace;
 use crate::scripts::Scripts;
-use crate::settle::HeadCache;
-use crate::token::Token;
-use crate::upgrade;
+use crate::verbs::settle::HeadCache;
+use crate::codec::token::Token;
+use crate::format::upgrade;
 use crate::wakeups::Wakeups;
 
 /// A handle. The tasks that run batches keep the store open.

@@ -3,7 +3,7 @@
 use recado_core::{CompanyId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::read::{Params, Query};
+use crate::format::read::{Params, Query};
 
 /// A company at a provider, marked. The next success takes the mark away, or a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub struct AccountList {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct AccountQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
 }
 

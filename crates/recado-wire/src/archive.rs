@@ -4,8 +4,8 @@ use recado_core::JobId;
 use serde::{Deserialize, Serialize};
 
 use crate::dlq::DeadLetterFilter;
-use crate::problem::Problem;
-use crate::read::{Params, Query};
+use crate::format::problem::Problem;
+use crate::format::read::{Params, Query};
 
 /// Lines at most in one import.
 pub const IMPORT_LINES_MAX: usize = 10_000;

@@ -5,7 +5,7 @@ use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::dlq::WORDS_LEN_MAX;
-use crate::read::{Body, Faults, Fields, Params, Query};
+use crate::format::read::{Body, Faults, Fields, Params, Query};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,10 +20,10 @@ pub struct AuditTrail {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditItem {
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::AuditStep))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AuditStep))]
     pub event: AuditStep,
     /// The record that the step is of; its steps share everything else.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::AuditKind))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AuditKind))]
     pub kind: AuditKind,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub timestamp: Timestamp,
@@ -55,7 +55,7 @@ pub struct AuditItem {
     pub error_message: Option<Box<str>>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub retry_count: Option<u32>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::components::ErrorClassification>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
     pub error_classification: Option<Class>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub backoff_minutes: Option<u64>,
@@ -162,22 +162,22 @@ pub enum AuditOrder {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct AuditQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub job_id: Option<String>,
     /// The claim, or the job that stands for it.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub claim_id: Option<String>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub company_id: Option<String>,
     /// Person the job was about.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub user_id: Option<String>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub correlation_id: Option<String>,
     /// Person who acted.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub actor: Option<String>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::AuditKind>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::AuditKind>, inline))]
     pub kind: Option<AuditKind>,
     /// Happened at or after this.
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
@@ -190,10 +190,10 @@ pub struct AuditQuery {
     pub order: Option<AuditOrder>,
     /// Items on a page at most, up to 1000; 100 when absent. The steps of one record, up to four, stay together:
     /// a page may have fewer items, and below four a few more.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 
@@ -277,7 +277,7 @@ impl Body for AuditSubject {
 pub struct ErasureRequest {
     pub subject: AuditSubject,
     /// Reason. It stays on record for good: give a reference, such as a request's number, and no name.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Reason, example = "LGPD request 17"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Reason, example = "LGPD request 17"))]
     pub reason: String,
     /// Cancel the person's jobs that still wait, too. Without it they keep an erasure from being done.
     #[serde(default)]

@@ -4,7 +4,7 @@ use recado_core::{CompanyId, JobId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::dlq::{DeadLetterFilter, WORDS_LEN_MAX};
-use crate::read::{Body, Faults, Fields};
+use crate::format::read::{Body, Faults, Fields};
 
 /// Entries a second at most, and by default.
 pub const RATE_MAX: u32 = 1_000;
@@ -24,7 +24,7 @@ pub struct BulkFilter {
     pub entries: DeadLetterFilter,
     /// Only these, up to 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::components::Name>>, min_items = 1, max_items = 1000))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::format::components::Name>>, min_items = 1, max_items = 1000))]
     pub job_ids: Option<Vec<JobId>>,
 }
 
@@ -80,11 +80,11 @@ pub struct BulkRequest {
     pub canary: Option<u32>,
     /// Reason, for the audit trail; a discard needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
     pub reason: Option<String>,
     /// The same, as a single replay calls it; read where there is no `reason`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
     pub note: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 use recado_core::{Class, JobId, Payload, TraceParent};
 use serde::{Deserialize, Serialize};
 
-use crate::read::{Body, Faults, Fields};
+use crate::format::read::{Body, Faults, Fields};
 
 /// Longest that a caller may wait.
 pub const TIMEOUT_MAX_MS: u64 = 300_000;
@@ -18,13 +18,13 @@ const TIMEOUT_BOUNDS: &str = "whole milliseconds, 1 to 300000";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CallRequest {
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "openai"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Name, example = "openai"))]
     pub route: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "acme"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Name, example = "acme"))]
     pub company_id: String,
     /// The question, as the route's transport wants it.
-    #[serde(deserialize_with = "crate::read::payload")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[serde(deserialize_with = "crate::format::read::payload")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
     pub data: Payload,
     /// The route's own timeout when absent, and never longer than that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ impl Body for CallRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CallAnswer {
     /// `null` when the provider said yes and nothing else.
-    #[cfg_attr(feature = "openapi", schema(required, schema_with = crate::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(required, schema_with = crate::format::schema::any))]
     pub answer: Option<Payload>,
     /// Absent when the answer is not the provider's of this time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ pub struct CallError {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub error_code: Option<Box<str>>,
     pub error_reason: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ErrorClassification))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::ErrorClassification))]
     pub error_classification: Class,
     /// The rule that classified it.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]

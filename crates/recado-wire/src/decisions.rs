@@ -5,7 +5,7 @@ use recado_core::{Class, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::INT32_MAX;
-use crate::read::{Body, Faults, Fields};
+use crate::format::read::{Body, Faults, Fields};
 
 /// The route whose rules and policy decide when the caller names none.
 pub const ROUTE_DEFAULT: &str = "tiss-claims";
@@ -20,7 +20,7 @@ pub const CLAIM_ID_LEN_MAX: usize = 256;
 pub struct DecisionRequest {
     /// `tiss-claims` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Name>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Name>))]
     pub route: Option<String>,
     #[cfg_attr(
         feature = "openapi",
@@ -28,7 +28,7 @@ pub struct DecisionRequest {
     )]
     pub claim_id: String,
     /// The message of the submission that failed.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::NotBlank, example = "SERVICE_UNAVAILABLE"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::NotBlank, example = "SERVICE_UNAVAILABLE"))]
     pub submission_error: String,
     /// Retries already made; 0 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct DecisionRequest {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "crate::read::time_of_process_engine"
+        deserialize_with = "crate::format::read::time_of_process_engine"
     )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub last_submission_time: Option<Timestamp>,
@@ -102,7 +102,7 @@ pub struct Decision {
     /// `null` when there is no retry.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub backoff_minutes: Option<u64>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ErrorClassification))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::ErrorClassification))]
     pub error_classification: Class,
     /// Reason why there is no retry.
     #[serde(skip_serializing_if = "Option::is_none")]

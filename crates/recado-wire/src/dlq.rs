@@ -5,7 +5,7 @@ use recado_core::{Cause, Class, CompanyId, DeadLetterState, JobId, Payload, Rout
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::Attempt;
-use crate::read::{Body, Faults, Fields, Params, Query};
+use crate::format::read::{Body, Faults, Fields, Params, Query};
 
 /// A job that could not be delivered, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,11 +20,11 @@ pub struct DeadLetter {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub company_id: CompanyId,
     /// Payload as accepted.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
     pub original_data: Payload,
     /// Payload as last corrected by a person: the one that a replay sends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
     pub corrected_data: Option<Payload>,
     pub failed_attempts: u32,
     /// Never empty.
@@ -49,7 +49,7 @@ pub struct DeadLetter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ErrorClassification))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::ErrorClassification))]
     pub error_classification: Class,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
@@ -58,9 +58,9 @@ pub struct DeadLetter {
     /// Failures that a person would call the same have the same one.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub fingerprint: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Cause))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Cause))]
     pub cause: Cause,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::DeadLetterState))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::DeadLetterState))]
     pub state: DeadLetterState,
     /// Attempts that handed it over and got no answer, so that it may have arrived; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,20 +129,20 @@ pub struct DeadLetterList {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct DeadLetterFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Name>), param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Name>), param(value_type = Option<crate::format::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Name>), param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Name>), param(value_type = Option<crate::format::components::Name>, inline))]
     pub route: Option<RouteName>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::NotEmpty>), param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::NotEmpty>), param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub last_failure_code: Option<String>,
     /// The reason contains this, without regard to case.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::NotEmpty>), param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::NotEmpty>), param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::NotEmpty>), param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::NotEmpty>), param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub fingerprint: Option<String>,
     /// Moved to the queue at or after this.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -189,10 +189,10 @@ pub struct DeadLetterQuery {
     #[cfg_attr(feature = "openapi", param(ignore))]
     pub filter: DeadLetterFilter,
     /// Items on a page at most, up to 1000; 100 when absent. A page ends early once it holds 4 MiB of data.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 
@@ -238,9 +238,9 @@ pub struct DeadLetterStatsQuery {
     /// `lastFailureCode` when absent.
     #[cfg_attr(feature = "openapi", param(inline))]
     pub by: Option<GroupBy>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub route: Option<RouteName>,
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
@@ -315,14 +315,14 @@ pub const WORDS_LEN_MAX: usize = 1_000;
 pub struct ReplayRequest {
     /// Corrected data; when absent what it was corrected to last, or else the original.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
     pub data: Option<Payload>,
     /// With the original data, whatever it was corrected to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original: Option<bool>,
     /// Reason, for the audit trail.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
     pub note: Option<String>,
 }
 
@@ -354,7 +354,7 @@ impl Body for ReplayRequest {
 pub struct ReplayStarted {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::DeadLetterState))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::DeadLetterState))]
     pub state: DeadLetterState,
 }
 
@@ -364,7 +364,7 @@ pub struct ReplayStarted {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DiscardRequest {
     /// Reason for giving it up, for the audit trail.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Reason))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Reason))]
     pub reason: String,
 }
 
@@ -391,6 +391,6 @@ impl Body for DiscardRequest {
 pub struct Discarded {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
     pub status: Status,
 }

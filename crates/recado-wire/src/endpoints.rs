@@ -5,7 +5,7 @@ use std::fmt;
 use recado_core::{CompanyId, EventKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::read::{Body, Fields, Params, Query};
+use crate::format::read::{Body, Fields, Params, Query};
 
 /// The secret that signs a webhook, `whsec_…`. Its `Debug` hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,14 +33,14 @@ impl fmt::Debug for Secret {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EndpointRequest {
-    #[cfg_attr(feature = "openapi", schema(required, value_type = crate::components::Name, example = "acme"))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = crate::format::components::Name, example = "acme"))]
     pub company_id: Option<String>,
     /// URL of the company's receiver.
     #[cfg_attr(feature = "openapi", schema(required, value_type = String, format = "uri", example = "https://example.com/hooks"))]
     pub url: Option<String>,
     /// Event types it wants; all when absent or empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::components::EventKind>>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::format::components::EventKind>>))]
     pub events: Option<Vec<String>>,
     /// `whsec_` and 24 to 64 bytes in Base64; drawn by Recado when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ pub struct EndpointChange {
     pub url: Option<String>,
     /// Everything when empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::components::EventKind>>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::format::components::EventKind>>))]
     pub events: Option<Vec<String>>,
     /// Signs from now on; the one before signs beside it for 24 hours.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ pub struct Endpoint {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub description: Option<Box<str>>,
     /// Event types it gets; all when empty.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::components::EventKind>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::format::components::EventKind>))]
     pub events: Vec<EventKind>,
     pub enabled: bool,
     /// In a row; at ten it is switched off.
@@ -171,13 +171,13 @@ pub struct EndpointList {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct EndpointQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
     /// Items on a page, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 

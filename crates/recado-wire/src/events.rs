@@ -5,7 +5,7 @@
 use recado_core::{CompanyId, JobId, RouteName};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::read::{Params, Query, suggest};
+use crate::format::read::{Params, Query, suggest};
 
 pub use recado_core::{Event, EventData, EventKind};
 
@@ -34,20 +34,20 @@ pub struct Gap {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct EventQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
     /// One or more, separated by commas; every event when absent.
     #[serde(rename = "event", serialize_with = "with_commas", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>, example = "JobSent,JobFailed"))]
     pub events: Vec<EventKind>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub route: Option<RouteName>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub job_id: Option<JobId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub correlation_id: Option<String>,
     /// The same as the header `Last-Event-ID`, for those who cannot set it.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub last_event_id: Option<String>,
 }
 
@@ -106,7 +106,7 @@ mod described {
 
     impl PartialSchema for Event {
         fn schema() -> RefOr<Schema> {
-            RefOr::T(Schema::Object(crate::schema::event()))
+            RefOr::T(Schema::Object(crate::format::schema::event()))
         }
     }
 

@@ -3,7 +3,7 @@
 use recado_core::{CompanyId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::read::{Params, Query};
+use crate::format::read::{Params, Query};
 
 /// Answer to `GET /v1/holds`, by provider and scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,10 +22,10 @@ pub struct HoldList {
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct HoldQuery {
     /// Items on a page, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 

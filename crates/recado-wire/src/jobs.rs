@@ -5,8 +5,8 @@ use recado_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::problem::Problem;
-use crate::read::{Body, Fields, Params, Query};
+use crate::format::problem::Problem;
+use crate::format::read::{Body, Fields, Params, Query};
 
 /// Characters at most of a user's or a correlation's id.
 pub const PERSON_ID_LEN_MAX: usize = 256;
@@ -23,22 +23,22 @@ pub struct JobRequest {
     /// Made by Recado when absent. Not `batch`, `stats`, `export`, `import`, `replay`, `discard` or only dots, and none
     /// that begins with `evt_` or `refresh:`: those have a meaning of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Name>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Name>))]
     pub job_id: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "email"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Name, example = "email"))]
     pub route: String,
     /// The tenant.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "acme"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Name, example = "acme"))]
     pub company_id: String,
     /// Payload, as the route's transport wants it.
-    #[serde(deserialize_with = "crate::read::payload")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[serde(deserialize_with = "crate::format::read::payload")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
     pub data: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::PersonId>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::PersonId>))]
     pub user_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::PersonId>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::PersonId>))]
     pub correlation_id: Option<String>,
     /// The caller's span, as W3C Trace Context writes it; the header of this name where it is absent. Every attempt
     /// is a child of it. It is no part of the job's identity.
@@ -51,11 +51,11 @@ pub struct JobRequest {
     pub run_at: Option<Timestamp>,
     /// Not before this long from now. Excludes `runAt`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
     pub delay_ms: Option<u64>,
     /// Time that it is worth delivering, from when it may first run; 24 hours when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::TimeToLiveMs>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::TimeToLiveMs>))]
     pub ttl_ms: Option<u64>,
     /// 1 (most urgent) to 9, within the tenant; 5 when absent. Every tenth job of a tenant on a route is the one that has
     /// been due longest, whatever its priority.
@@ -127,7 +127,7 @@ impl Body for JobRequest {
 pub struct JobAccepted {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
     pub status: Status,
     /// The same job exists already; this is its state.
     pub duplicate: bool,
@@ -161,7 +161,7 @@ pub struct BatchItem {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub job_id: Option<JobId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Status>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Status>))]
     pub status: Option<Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<bool>,
@@ -180,7 +180,7 @@ pub struct JobView {
     pub route: RouteName,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
     pub status: Status,
     pub priority: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,7 +217,7 @@ pub struct JobView {
     pub ended_at: Option<Timestamp>,
     /// The provider's answer when it took the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
     pub answer: Option<Payload>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<HeldBy>,
@@ -226,7 +226,7 @@ pub struct JobView {
     pub archived: Option<Archived>,
     /// The payload, while it exists. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
     pub data: Option<Payload>,
 }
 
@@ -240,19 +240,19 @@ pub struct Attempt {
     pub started_at: Timestamp,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub ended_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::AttemptResult))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AttemptResult))]
     pub result: AttemptResult,
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub error_code: Option<Box<str>>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub error_reason: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::components::ErrorClassification>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
     pub error_classification: Option<Class>,
     /// The rule that classified it.
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub rule: Option<Box<str>>,
     /// Party at fault; only the provider's own failures count towards its breaker.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::components::Blame>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::Blame>))]
     pub blame: Option<Blame>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub next_retry_delay_ms: Option<u64>,
@@ -275,13 +275,13 @@ pub struct Attempt {
 pub struct Recipient {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub recipient: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::AttemptResult))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AttemptResult))]
     pub result: AttemptResult,
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub error_code: Option<Box<str>>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub error_reason: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::components::ErrorClassification>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
     pub error_classification: Option<Class>,
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub rule: Option<Box<str>>,
@@ -453,19 +453,19 @@ pub struct JobList {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct JobQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Status>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Status>, inline))]
     pub status: Option<Status>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub route: Option<RouteName>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub correlation_id: Option<String>,
     /// Items on a page at most, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 
@@ -493,6 +493,6 @@ pub struct JobCancelled {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub job_id: JobId,
     /// `cancelled`; or `failed` when it was a replay, whose dead letter stays.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
     pub status: Status,
 }

@@ -3,7 +3,7 @@
 use recado_core::{RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::read::{Params, Query};
+use crate::format::read::{Params, Query};
 
 /// Window by default: a day.
 pub const WINDOW_DEFAULT_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -20,7 +20,7 @@ pub const WINDOW_MIN_MS: u64 = 60_000;
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct KpiQuery {
     /// Of this route; of all together when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub route: Option<RouteName>,
     /// Window to look back on, from 60000 (a minute) to 604800000 (a week); a day when absent.
     #[cfg_attr(feature = "openapi", param(minimum = 60000, maximum = 604800000))]

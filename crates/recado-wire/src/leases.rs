@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::DURATION_MAX_MS;
 use crate::jobs::Attempt;
-use crate::problem::Problem;
-use crate::read::{Body, Faults, Fields};
+use crate::format::problem::Problem;
+use crate::format::read::{Body, Faults, Fields};
 
 /// Leases at most for one request.
 pub const LEASES_MAX: u32 = 1_000;
@@ -33,7 +33,7 @@ pub const WORKER_ID_LEN_MAX: usize = 128;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseRequest {
     /// Routes of transport `worker`; the first is asked first.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::components::Name>, min_items = 1, max_items = 100))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::format::components::Name>, min_items = 1, max_items = 100))]
     pub routes: Vec<String>,
     /// Leases wanted at most; 1 when absent. Fewer come once they hold 4 MiB of data.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ pub struct LeasedJob {
     pub route: RouteName,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
     pub data: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
@@ -182,7 +182,7 @@ impl From<recado_core::Lease> for Lease {
 pub struct SucceedRequest {
     /// The provider's answer; kept with the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
     pub result: Option<Payload>,
 }
 
@@ -217,7 +217,7 @@ pub struct FailRequest {
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "\\S"))]
     pub code: Option<String>,
     /// The failure, in words; the route's rules read it.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::NotBlank))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::NotBlank))]
     pub message: String,
     /// Bytes, not characters, are what is counted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -225,7 +225,7 @@ pub struct FailRequest {
     pub stack_trace: Option<String>,
     /// The wait that the other side asks for, obeyed and never shortened; 0 leaves the policy in charge.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
     pub retry_after_ms: Option<u64>,
 }
 

@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: HTTP. Neither a server nor a client library is known here.
 
+pub mod format;
 pub mod accounts;
 pub mod alerts;
 pub mod archive;
@@ -25,18 +26,15 @@ pub mod jobs;
 pub mod kpis;
 pub mod leases;
 pub mod nodes;
-pub mod problem;
 pub mod providers;
-pub mod read;
 pub mod routes;
 pub mod tenants;
 
-#[cfg(feature = "openapi")]
-pub mod components;
-#[cfg(feature = "openapi")]
-mod schema;
 
-pub use problem::{Code, FieldFault, Problem};
+pub use format::{problem, read};
+#[cfg(feature = "openapi")]
+pub use format::components;
+pub use format::problem::{Code, FieldFault, Problem};
 
 /// Items at most on one page of a list.
 pub const PAGE_ITEMS_MAX: u32 = 1_000;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::DURATION_MAX_MS;
 use crate::dlq::WORDS_LEN_MAX;
 use crate::jobs::WaitingFor;
-use crate::read::{Body, Faults, Fields};
+use crate::format::read::{Body, Faults, Fields};
 
 /// A provider: guarded by a circuit breaker and limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ use crate::read::{Body, Faults, Fields};
 pub struct Provider {
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "instagram"))]
     pub name: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::BreakerState))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::BreakerState))]
     pub state: BreakerState,
     /// That it is to blame for, and that count now.
     pub failures_in_window: u64,
@@ -137,7 +137,7 @@ pub struct BreakerRequest {
     /// Opened by hand it stays open until it is closed by hand.
     pub action: BreakerAction,
     /// Reason, for the next operator.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Reason))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Reason))]
     pub reason: String,
 }
 
@@ -167,7 +167,7 @@ impl Body for BreakerRequest {
 pub struct PauseRequest {
     /// Reason, for the next operator.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
     pub reason: Option<String>,
 }
 
@@ -189,7 +189,7 @@ impl Body for PauseRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Permit {
     pub permitted: bool,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::BreakerState))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::BreakerState))]
     pub state: BreakerState,
     /// Reason for a no.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,7 +206,7 @@ pub struct Permit {
 pub struct SuccessReport {
     /// Time that the provider took: slow successes may count as failures.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
     pub took_ms: Option<u64>,
 }
 
@@ -229,10 +229,10 @@ impl Body for SuccessReport {
 pub struct FailureReport {
     /// The failure. Report only failures that are the provider's fault.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
     pub took_ms: Option<u64>,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::INT32_MAX;
 use crate::jobs::WaitingFor;
 use crate::providers::check_length;
-use crate::read::{Body, Faults, Fields, Params, Query};
+use crate::format::read::{Body, Faults, Fields, Params, Query};
 
 pub const WEIGHT_MAX: u32 = 100;
 
@@ -96,16 +96,16 @@ pub struct TenantList {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct TenantQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
     /// Only what concerns this route.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub route: Option<RouteName>,
     /// Items on a page, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 
@@ -132,7 +132,7 @@ pub struct TenantChange {
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 100))]
     pub weight: Option<u32>,
     /// Deliveries at most that start in a minute, over all routes; `null` for no bound.
-    #[serde(default, deserialize_with = "crate::read::or_null", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::format::read::or_null", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1, maximum = 2147483647))]
     pub max_per_minute: Option<Option<u32>>,
     /// While it is paused its jobs wait and spend no attempt.
@@ -140,7 +140,7 @@ pub struct TenantChange {
     pub paused: Option<bool>,
     /// Reason, for the next operator.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
     pub reason: Option<String>,
 }
 
@@ -177,7 +177,7 @@ impl Body for TenantChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read;
+    use crate::format::read;
 
     #[test]
     fn null_takes_a_bound_away_and_absence_keeps_it_on_both_ways_of_reading() {

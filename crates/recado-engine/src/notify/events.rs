@@ -1,7 +1,7 @@
 //! The stream of events: listeners get them as they happen, and may ask for those they just missed.
 //!
 //! Nothing here is durable. Events that must not be lost (callbacks, notifications) leave as follow-up jobs in the
-//! same step that settles the attempt: see [`crate::attempt::post_settle`].
+//! same step that settles the attempt: see `attempt::post_settle`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use recado_core::{CompanyId, JobId};
 use recado_store::reference::Candidate;
 use recado_store::{Claim, Pick, TenantView};
 
-use crate::snapshot::Snapshot;
+use crate::suite::snapshot::Snapshot;
 
 /// As many as there are, up to what was asked for and to what each company may have; none that may not come.
 pub fn assert_may_come(ids: &[JobId], candidates: &[Candidate], claim: &Claim, what: &str) {

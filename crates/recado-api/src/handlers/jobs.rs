@@ -1,0 +1,343 @@
+//! Jobs: enqueue, look at, list, cancel, audit.
+
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use recado_audit::Query;
+use recado_core::{Status, Timestamp, TraceParent};
+use recado_engine::{Accepted, Submission, SubmitRefusal};
+use recado_store::{Cancelled, Durability, JobFilter, PageRequest};
+use recado_wire::audit::AuditTrail;
+use recado_wire::jobs::{
+    Attempt, HeldBy, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView, WaitingFor,
+};
+use recado_wire::read::{self, FAULTS_MAX};
+use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
+
+use crate::answer::{self, ApiError};
+use crate::answer_memory::{AnswerPermit, ItemPermit};
+use crate::body;
+use crate::cursor::{self, List};
+use crate::handlers::dlq::show_archived;
+use crate::extract::{self, Actor, CheckedQuery, JobIdPath};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
+use crate::handlers::providers::waiting_for;
+use crate::state::ApiState;
+
+/// Time that one page of a list looks for matches that are few and far between.
+const SEARCH_MAX: Duration = Duration::from_millis(60);
+
+/// Jobs that are asked of the store at a time: its rows come with their payloads, whatever a list shows.
+const CHUNK_JOBS: usize = 100;
+
+/// Enqueue a job. Answers once it is durable.
+#[utoipa::path(
+    post, path = "/v1/jobs", tag = "jobs", operation_id = "enqueueJob", request_body = JobRequest,
+    params(("traceparent" = Option<String>, Header, description = "The caller's span, as W3C Trace Context writes it.")),
+    responses(
+        (status = 202, description = "Taken in.", body = JobAccepted),
+        (status = 200, description = "The same job exists already; this is its state.", body = JobAccepted),
+        (status = 409, description = "The id belongs to a job with another body.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Result<Response, ApiError> {
+    let heard = extract::traceparent(request.headers());
+    let received = body::json(&api, request).await?;
+    let submission = read_submission(&api, received.text()?, heard)?;
+    let answer = api.engine().intake.submit(vec![submission]).await?.pop();
+    match answer {
+        Some(Ok(accepted)) => Ok(show_accepted(&accepted, api.engine().store().durability())),
+        Some(Err(refusal)) => Err(show_refusal(refusal)),
+        None => Err(ApiError::new(Code::Internal, "the engine returned no result for this job")),
+    }
+}
+
+/// Reads one job, or says everything that is wrong with it: with its shape, and with what is in it.
+/// `heard` is the request's own span, for a job that names none.
+pub(crate) fn read_submission(
+    api: &ApiState,
+    json: &str,
+    heard: Option<TraceParent>,
+) -> Result<Submission, ApiError> {
+    let request = read::body::<JobRequest>(json)?;
+    let submission = submission(request.value, heard);
+    let mut faults = request.faults;
+    if faults.is_empty() {
+        return Ok(submission);
+    }
+    for (pointer, message) in api.engine().intake.faults_of(submission) {
+        faults.note_at(pointer, message);
+    }
+    Err(faults.into_vec().into())
+}
+
+fn submission(request: JobRequest, heard: Option<TraceParent>) -> Submission {
+    Submission {
+        job_id: request.job_id,
+        route: request.route,
+        company_id: request.company_id,
+        data: request.data,
+        user_id: request.user_id,
+        correlation_id: request.correlation_id,
+        traceparent: request.traceparent.or(heard),
+        run_at: request.run_at,
+        delay: request.delay_ms.map(Duration::from_millis),
+        ttl: request.ttl_ms.map(Duration::from_millis),
+        priority: request.priority,
+    }
+}
+
+fn show_accepted(accepted: &Accepted, durability: Durability) -> Response {
+    let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let job_id = accepted.job_id.as_str();
+    let (state, duplicate) = (accepted.status.as_str(), if accepted.duplicate { "true" } else { "false" });
+    let mut json = String::with_capacity(96 + job_id.len());
+    // None of it holds anything that JSON would escape.
+    for part in [
+        r#"{"jobId":""#,
+        job_id,
+        r#"","status":""#,
+        state,
+        r#"","duplicate":"#,
+        duplicate,
+        r#","durability":""#,
+        durability.as_str(),
+        r#""}"#,
+    ] {
+        json.push_str(part);
+    }
+    answer::written(status, json)
+}
+
+pub(crate) fn show_refusal(refusal: SubmitRefusal) -> ApiError {
+    match refusal {
+        SubmitRefusal::Invalid(faults) => {
+            let fault = |(pointer, message)| FieldFault { pointer, message };
+            ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
+        }
+        SubmitRefusal::NotStored(error) => error.into(),
+        SubmitRefusal::Conflict { job_id } => ApiError::new(
+            Code::Conflict,
+            format!("job `{job_id}` exists and asks for something else; use another jobId"),
+        ),
+    }
+}
+
+/// One job, with every attempt, what it waits for, its payload while it exists, and where its dead letter is archived. The
+/// read of the payload and its reader are put on the audit trail.
+#[utoipa::path(
+    get, path = "/v1/jobs/{jobId}", tag = "jobs", operation_id = "getJob",
+    params(("jobId" = String, Path), ActorHeader),
+    responses(
+        (status = 200, body = JobView),
+        (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn show(
+    State(api): State<ApiState>,
+    JobIdPath(id): JobIdPath,
+    Actor(actor): Actor,
+    CheckedQuery(()): CheckedQuery<()>,
+    ItemPermit(permit): ItemPermit,
+) -> Result<Response, ApiError> {
+    let now = api.engine().now();
+    let Some(found) = api.engine().store().job(&id, now).await? else {
+        return Err(ApiError::no_such_job(id.as_str()));
+    };
+    let data = match found.status {
+        // The payload has moved to the dead letter.
+        Status::Failed => api.engine().store().dead_letter(&id).await?.map(|entry| entry.data().clone()),
+        Status::Sent | Status::Cancelled | Status::Discarded => None,
+        _ => Some(found.job.data.clone()),
+    };
+    let archived = match found.status {
+        Status::Discarded => api.engine().dlq.archived(&id).await?.map(show_archived),
+        _ => None,
+    };
+    if data.is_some() {
+        api.engine().audit.record_payload_read(&found.job, &actor).await?;
+    }
+    Ok(permit.ok(&JobView { data, archived, ..view(&api, found, now) }))
+}
+
+/// The reason why due jobs are not on their way.
+pub(crate) fn why_due_and_waiting(api: &ApiState, route: &str, company: &str) -> WaitingFor {
+    if let Some(why) = api.engine().routes().why_undeliverable(route) {
+        return WaitingFor::Route { why };
+    }
+    api.engine().gate.hold(route, company).map_or(WaitingFor::Turn, waiting_for)
+}
+
+/// A job as lists show it.
+fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView {
+    let job = found.job;
+    let waits =
+        matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
+    let receiver_hold = waits.then(|| api.engine().gate.receiver_hold(&job)).flatten();
+    let held_until = receiver_hold.as_ref().and_then(|hold| hold.until);
+    let held = receiver_hold.or_else(|| waits.then(|| api.engine().gate.hold_by_pin(&job)).flatten());
+    let waiting_for = waits.then(|| match (held, job.due_at > now, found.status) {
+        (Some(held), ..) => waiting_for(held),
+        (None, true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
+        (None, true, _) => WaitingFor::Delay { until: job.due_at },
+        (None, false, _) => why_due_and_waiting(api, job.route.as_str(), job.company.as_str()),
+    });
+    let status = match &waiting_for {
+        Some(WaitingFor::Breaker { .. } | WaitingFor::Limit { .. } | WaitingFor::Pause { .. }) => {
+            Status::Parked
+        }
+        _ => found.status,
+    };
+    JobView {
+        job_id: job.id,
+        route: job.route,
+        company_id: job.company,
+        status,
+        priority: job.priority.level(),
+        user_id: job.user_id,
+        correlation_id: job.correlation_id,
+        traceparent: job.traceparent,
+        enqueued_at: job.enqueued_at,
+        run_at: job.due_at,
+        expires_at: job.expires_at,
+        attempts: job.attempts.iter().map(Attempt::from).collect(),
+        next_attempt_at: waiting_for.as_ref().and_then(|waits| match waits {
+            WaitingFor::Breaker { until, .. } | WaitingFor::Limit { until, .. } => {
+                until.map(|until| until.max(job.due_at))
+            }
+            // Until a person says so.
+            WaitingFor::Pause { .. } => None,
+            _ => Some(job.due_at),
+        }),
+        deferrals: match held_until {
+            // It counts from the first time that the job was found to be held.
+            Some(_) => job.progress.deferrals.max(1),
+            None => job.progress.deferrals + u32::from(status == Status::Parked),
+        },
+        waiting_for,
+        replays: job.progress.replays,
+        ended_at: found.ended_at,
+        answer: found.answer,
+        held_by: found
+            .held_by
+            .map(|(worker_id, until)| HeldBy { worker_id, until: api.engine().attempts.wall_time_of(until) }),
+        archived: None,
+        data: None,
+    }
+}
+
+/// Jobs, newest first. A page may hold fewer than `limit`; it is the last one if it has no `nextCursor`. A query for one
+/// person's jobs, by `correlationId`, is put on the audit trail.
+#[utoipa::path(
+    get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs", params(JobQuery, ActorHeader),
+    responses((status = 200, body = JobList), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    Actor(actor): Actor,
+    CheckedQuery(query): CheckedQuery<JobQuery>,
+    permit: AnswerPermit,
+) -> Result<Response, ApiError> {
+    let now = api.engine().now();
+    let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
+    let filter = JobFilter {
+        // What is parked is nothing that a store knows: it is queued or retrying while something is held.
+        status: query.status.filter(|status| *status != Status::Parked),
+        company: query.company_id,
+        route: query.route,
+        correlation_id: query.correlation_id.map(Into::into),
+        user_id: None,
+    };
+    let mut before = cursor::read(List::Jobs, query.cursor.as_deref())?;
+    let started = Instant::now();
+    let mut items = Vec::new();
+    loop {
+        let wanted = CHUNK_JOBS.min(limit - items.len());
+        let page =
+            api.engine().store().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
+        let shown = page.items.into_iter().map(|found| view(&api, found, now));
+        let had = items.len();
+        items.extend(shown.filter(|job| query.status.is_none_or(|wanted| job.status == wanted)));
+        before = page.next;
+        // Rare matches in a long list: after a while the caller decides whether to go on.
+        let is_sparse = items.len() - had < wanted;
+        if before.is_none() || items.len() >= limit || (is_sparse && started.elapsed() > SEARCH_MAX) {
+            break;
+        }
+    }
+    if !items.is_empty() {
+        let person = Query {
+            correlation: filter.correlation_id,
+            company: filter.company.map(|company| company.as_str().into()),
+            ..Query::default()
+        };
+        api.engine().audit.record_person_read(&person, &actor).await?;
+    }
+    let next_cursor = before.map(|place| cursor::write(List::Jobs, place));
+    Ok(permit.ok(&JobList { items, next_cursor }))
+}
+
+/// Cancel a job that has not been sent.
+#[utoipa::path(
+    delete, path = "/v1/jobs/{jobId}", tag = "jobs", operation_id = "cancelJob",
+    params(("jobId" = String, Path), ActorHeader),
+    responses(
+        (status = 200, description = "Cancelled, now or before.", body = JobCancelled),
+        (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Too late: it is being delivered, or has ended.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn cancel(
+    State(api): State<ApiState>,
+    JobIdPath(id): JobIdPath,
+    Actor(actor): Actor,
+) -> Result<Response, ApiError> {
+    let engine = api.engine();
+    match engine.dlq.cancel(&id, Some(&actor)).await? {
+        Cancelled::Done => {
+            // A replay that is called off is a dead letter again.
+            let found = engine.store().job(&id, engine.now()).await?;
+            let status = found.map_or(Status::Cancelled, |found| found.status);
+            Ok(answer::ok(&JobCancelled { job_id: id, status }))
+        }
+        Cancelled::Already => Ok(answer::ok(&JobCancelled { job_id: id, status: Status::Cancelled })),
+        Cancelled::Refused(status) => {
+            let detail = format!("job `{id}` is {status}; only a job that waits can be cancelled");
+            Err(ApiError::new(Code::Conflict, detail))
+        }
+        Cancelled::Unknown => Err(ApiError::no_such_job(id.as_str())),
+    }
+}
+
+/// A job's audit trail, oldest first; from the archive once the job is forgotten. The read and its reader are put
+/// on the audit trail.
+#[utoipa::path(
+    get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", operation_id = "getJobAudit",
+    params(("jobId" = String, Path), ActorHeader),
+    responses(
+        (status = 200, body = AuditTrail),
+        (status = 404, description = "There is no such job, and nothing on record about one.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn audit(
+    State(api): State<ApiState>,
+    JobIdPath(id): JobIdPath,
+    Actor(actor): Actor,
+    CheckedQuery(()): CheckedQuery<()>,
+    permit: AnswerPermit,
+) -> Result<Response, ApiError> {
+    match api.engine().audit.job_trail(&id).await? {
+        Some(records) => {
+            let person = Query { job: Some(id.as_str().into()), ..Query::default() };
+            api.engine().audit.record_person_read(&person, &actor).await?;
+            Ok(permit.ok(&AuditTrail::of(&records)))
+        }
+        None => Err(ApiError::no_such_job(id.as_str())),
+    }
+}

@@ -1,0 +1,122 @@
+//! `GET /v1/kpis`: retry KPIs.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use recado_core::{RouteName, Timestamp};
+use recado_observe::{Figure, Target, Verdict};
+use recado_wire::kpis::{
+    AttemptRate, CoursePart, DeadLetterFlow, Kpi, KpiQuery, KpiVerdict, Kpis, NamedCount, RouteFlow,
+    WINDOW_DEFAULT_MS,
+};
+use recado_wire::{Code, Problem};
+
+use crate::answer::{self, ApiError};
+use crate::extract::CheckedQuery;
+use crate::openapi::ReadProblems;
+use crate::handlers::providers::millis;
+use crate::state::ApiState;
+
+/// Success after retry, mean attempts, lost share, time to success, and the technical figures, each
+/// beside its target.
+#[utoipa::path(
+    get, path = "/v1/kpis", tag = "alerts", operation_id = "getKpis", params(KpiQuery),
+    responses(
+        (status = 200, body = Kpis),
+        (status = 404, description = "There is no such route.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn show(
+    State(api): State<ApiState>,
+    CheckedQuery(query): CheckedQuery<KpiQuery>,
+) -> Result<Response, ApiError> {
+    let engine = api.engine();
+    let window_ms = query.window_ms.unwrap_or(WINDOW_DEFAULT_MS);
+    let window = Duration::from_millis(window_ms);
+    let route = query.route.as_ref().map(RouteName::as_str);
+    let Some(kpis) = engine.metrics.kpis(route, window) else {
+        let known = engine.routes().names().join(", ");
+        let route = route.unwrap_or_default();
+        return Err(ApiError::new(
+            Code::NotFound,
+            format!("there is no route `{route}`; known routes: {known}"),
+        ));
+    };
+    let rates = kpis.by_attempt.into_iter();
+    let since = engine.metrics.started_at().max(start_of_window(engine.now(), window_ms));
+    let course_part_ms = millis(kpis.series.step);
+    let is_counted = |part: &recado_observe::kpis::TimeSeriesPoint| part.at.plus(kpis.series.step) > since;
+    Ok(answer::ok(&Kpis {
+        route: route.map(str::to_owned),
+        window_ms,
+        since,
+        success_after_retry: show_figure(kpis.success_after_retry),
+        mean_attempts: show_figure(kpis.mean_attempts),
+        lost_share: show_figure(kpis.lost_share),
+        time_to_success_seconds: show_figure(kpis.time_to_success_seconds),
+        permanent_share: show_figure(kpis.permanent_share),
+        at_cap_share: show_figure(kpis.at_cap_share),
+        jitter_deviation: show_figure(kpis.jitter_deviation),
+        mean_backoff_seconds: show_figure(kpis.mean_backoff_seconds),
+        by_attempt: rates
+            .map(|rate| AttemptRate { attempt: rate.attempt, ended: rate.ended, sent: rate.sent })
+            .collect(),
+        dead_letters: show_dead_letter_flow(engine.metrics.dead_letter_flow(window)),
+        course_part_ms,
+        course: kpis.series.points.iter().filter(|part| is_counted(part)).map(show_course_part).collect(),
+        by_route: kpis.by_route.into_iter().map(show_route_flow).collect(),
+    }))
+}
+
+fn show_course_part(part: &recado_observe::kpis::TimeSeriesPoint) -> CoursePart {
+    CoursePart { at: part.at, sent: part.sent, retried: part.retried, dead: part.buried }
+}
+
+fn show_route_flow(flow: recado_observe::kpis::RouteFlow) -> RouteFlow {
+    RouteFlow {
+        route: flow.route.into(),
+        attempts: flow.attempts,
+        failed: flow.failed,
+        sent: flow.sent,
+        dead: flow.buried,
+    }
+}
+
+fn start_of_window(now: Timestamp, window_ms: u64) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(window_ms))
+}
+
+fn show_figure(figure: Figure) -> Kpi {
+    let (at_least, at_most) = match figure.target {
+        Target::AtLeast(least) => (Some(least), None),
+        Target::AtMost(most) => (None, Some(most)),
+    };
+    Kpi {
+        value: figure.value,
+        at_least,
+        at_most,
+        met: (figure.verdict != Verdict::TooFew).then_some(figure.verdict == Verdict::Met),
+        verdict: match figure.verdict {
+            Verdict::Met => KpiVerdict::Met,
+            Verdict::Missed => KpiVerdict::Missed,
+            Verdict::TooFew => KpiVerdict::TooFew,
+        },
+        volume: figure.volume,
+        min_volume: figure.min_volume,
+    }
+}
+
+fn show_dead_letter_flow(flow: recado_observe::DeadLetterFlow) -> DeadLetterFlow {
+    let named = |counts: Vec<(Box<str>, u64)>| {
+        counts.into_iter().map(|(name, count)| NamedCount { name: name.into(), count }).collect()
+    };
+    DeadLetterFlow {
+        entries: flow.entries,
+        per_hour: flow.per_hour,
+        share_of_sends: flow.share_of_sends,
+        by_company: named(flow.by_company),
+        by_error_code: named(flow.by_error_code),
+    }
+}

@@ -1,0 +1,108 @@
+//! Routes: who carries them, whether their jobs may leave, and pausing one by hand.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use recado_store::Counts;
+use recado_wire::jobs::WaitingFor;
+use recado_wire::providers::PauseRequest;
+use recado_wire::routes::{Route, RouteList, RoutePolicy};
+use recado_wire::{Code, Problem};
+
+use crate::answer::{self, ApiError, shown_name};
+use crate::extract::{Actor, CheckedQuery, PathSegment};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
+use crate::handlers::providers::{millis, read_reason, show_pause, waiting_for};
+use crate::state::ApiState;
+
+fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
+    let engine = api.engine();
+    let undeliverable =
+        engine.routes().why_undeliverable(route.name.as_str()).map(|why| WaitingFor::Route { why });
+    Route {
+        name: route.name.clone(),
+        transport: route.transport_name().into(),
+        providers: route.providers().map(Into::into).collect(),
+        timeout_ms: millis(route.timeout),
+        policy: RoutePolicy::from(&route.terms.policy),
+        paused: engine.gate.pause_of(&route.name).map(show_pause),
+        waiting: counts.waiting_by_route.get(&route.name).copied().unwrap_or(0),
+        waiting_for: undeliverable.or_else(|| {
+            let by_receivers = || engine.gate.receivers_hold(&route.provider, None);
+            engine.gate.route_hold(route).or_else(by_receivers).map(waiting_for)
+        }),
+    }
+}
+
+async fn counts(api: &ApiState) -> Result<Counts, ApiError> {
+    Ok(api.engine().store().counts(api.engine().now()).await?)
+}
+
+/// Every route: its transport, its providers, when it tries again, what waits on it and what holds it back.
+#[utoipa::path(
+    get, path = "/v1/routes", tag = "routes", operation_id = "listRoutes",
+    responses((status = 200, body = RouteList), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
+    let counts = counts(&api).await?;
+    let routes = api.engine().routes().iter();
+    Ok(answer::ok(&RouteList { items: routes.map(|route| show_one(&api, route, &counts)).collect() }))
+}
+
+/// Pause a route: its jobs wait and spend no attempt. Other routes to the same provider go on.
+#[utoipa::path(
+    post, path = "/v1/routes/{name}/pause", tag = "routes", operation_id = "pauseRoute",
+    params(("name" = String, Path), ActorHeader),
+    request_body = Option<PauseRequest>,
+    responses(
+        (status = 200, body = Route),
+        (status = 404, description = "There is no such route.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn pause(
+    State(api): State<ApiState>,
+    PathSegment(name): PathSegment,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let reason = read_reason(&api, request).await?;
+    api.engine().gate.pause_route(&name, reason.as_deref(), Some(&actor)).await?;
+    show_or_refuse(&api, &name).await
+}
+
+/// Let a paused route go on.
+#[utoipa::path(
+    post, path = "/v1/routes/{name}/resume", tag = "routes", operation_id = "resumeRoute",
+    params(("name" = String, Path), ActorHeader),
+    request_body = Option<PauseRequest>,
+    responses(
+        (status = 200, body = Route),
+        (status = 404, description = "There is no such route.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn resume(
+    State(api): State<ApiState>,
+    PathSegment(name): PathSegment,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let reason = read_reason(&api, request).await?;
+    api.engine().gate.resume_route(&name, reason.as_deref(), Some(&actor)).await?;
+    show_or_refuse(&api, &name).await
+}
+
+/// Shows a route after an act on it, or says that there is none.
+async fn show_or_refuse(api: &ApiState, name: &str) -> Result<Response, ApiError> {
+    match api.engine().routes().get(name) {
+        Some(route) => Ok(answer::ok(&show_one(api, route, &counts(api).await?))),
+        None => {
+            let known = api.engine().routes().names().join(", ");
+            let detail = format!("there is no route `{}`; known routes: {known}", shown_name(name));
+            Err(ApiError::new(Code::NotFound, detail))
+        }
+    }
+}

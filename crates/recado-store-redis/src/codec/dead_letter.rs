@@ -1,0 +1,160 @@
+//! The stored value of a dead letter. The first fields are for the scripts (`dead_letters.lua`, `indexed_fields`).
+//!
+//! The data is the job's own and is kept beside it, and so is what a person corrected it to. The job's head says whether
+//! the dead letter is being replayed.
+
+use std::time::Duration;
+
+use recado_core::{
+    Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, Job, Payload, Reason, Timestamp,
+};
+use recado_store::StoreError;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::bytes::{Reader, Writer};
+use crate::codec::record::{Phase, Record, json};
+
+/// The key of dead letters without a code, and the mark that begins every other key.
+const NO_CODE: &str = "-";
+const CODE_MARK: char = '=';
+
+/// Fields that only Rust reads.
+#[derive(Serialize, Deserialize)]
+struct RustFields {
+    #[serde(rename = "n")]
+    failed_attempts: u32,
+    #[serde(rename = "f")]
+    last_failure_at: Timestamp,
+    #[serde(rename = "m")]
+    moved_at: Timestamp,
+    #[serde(rename = "t")]
+    ttl_ms: u64,
+    #[serde(rename = "k")]
+    class: Class,
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    stack_trace: Option<Box<str>>,
+    #[serde(rename = "a", default, skip_serializing_if = "Vec::is_empty")]
+    attempts: Vec<Attempt>,
+    #[serde(rename = "c")]
+    cause: Cause,
+}
+
+/// The key that a code is counted under.
+pub fn code_key(code: Option<&str>) -> String {
+    code.map_or_else(|| NO_CODE.to_owned(), |code| format!("{CODE_MARK}{code}"))
+}
+
+/// The code that is counted under this key.
+pub fn code_of(key: &str) -> Option<&str> {
+    key.strip_prefix(CODE_MARK)
+}
+
+pub fn encode(letter: &DeadLetter) -> Result<Vec<u8>, StoreError> {
+    let mut written = Writer::default();
+    written.time(letter.expires_at());
+    written.text(&code_key(letter.last_failure_code.as_deref()));
+    written.text(letter.company.as_str());
+    written.text(letter.route.as_str());
+    written.text(&letter.fingerprint);
+    written.text(letter.last_failure_reason.as_str());
+    let rest = RustFields {
+        failed_attempts: letter.failed_attempts,
+        last_failure_at: letter.last_failure_at,
+        moved_at: letter.moved_at,
+        ttl_ms: u64::try_from(letter.ttl.as_millis()).unwrap_or(u64::MAX),
+        class: letter.class,
+        stack_trace: letter.stack_trace.clone(),
+        attempts: letter.attempts.clone(),
+        cause: letter.cause,
+    };
+    written.fixed(&json(&rest)?);
+    Ok(written.0)
+}
+
+/// Reads the dead letter of this job. One that cannot be read is marked as damaged, with what its job says.
+pub fn decode(letter: &[u8], record: Record, data: Payload, corrected: Option<Payload>) -> DeadLetter {
+    let stored = StoredFields::read(Reader(letter));
+    let is_damaged = stored.is_none();
+    let mut entry = dead_letter(stored.unwrap_or_else(|| StoredFields::from_job(&record.job)), record, data);
+    if let Some(data) = corrected {
+        entry.correct(data);
+    }
+    if is_damaged {
+        tracing::error!(jobId = %entry.job_id, "A stored dead letter is damaged; it is shown as such");
+        entry.checksum = Some(entry.matching_checksum().inverted(Damage::Identity));
+    }
+    entry
+}
+
+/// The fields of a dead letter that its job does not have.
+struct StoredFields {
+    expires_at: Timestamp,
+    code: Option<Box<str>>,
+    fingerprint: Box<str>,
+    reason: Reason,
+    rest: RustFields,
+}
+
+impl StoredFields {
+    fn read(mut letter: Reader<'_>) -> Option<Self> {
+        let expires_at = letter.time()?;
+        let code = code_of(letter.text()?).map(Into::into);
+        letter.text()?;
+        letter.text()?;
+        let fingerprint = letter.text()?.into();
+        let reason = Reason::new(letter.text()?).ok()?;
+        let rest = serde_json::from_slice(letter.0).ok()?;
+        Some(StoredFields { expires_at, code, fingerprint, reason, rest })
+    }
+
+    /// Fills the fields from the job, where the stored value cannot be read.
+    fn from_job(job: &Job) -> Self {
+        let last_failure_at = job.attempts.last().map_or(job.due_at, |attempt| attempt.ended_at);
+        StoredFields {
+            expires_at: last_failure_at,
+            code: None,
+            fingerprint: "".into(),
+            reason: Reason::or("", format_args!("the stored dead letter cannot be read")),
+            rest: RustFields {
+                failed_attempts: job.progress.attempts_spent,
+                last_failure_at,
+                moved_at: last_failure_at,
+                ttl_ms: 0,
+                class: Class::Unknown,
+                stack_trace: None,
+                attempts: job.attempts.clone(),
+                cause: Cause::Permanent,
+            },
+        }
+    }
+}
+
+fn dead_letter(stored: StoredFields, record: Record, data: Payload) -> DeadLetter {
+    let StoredFields { expires_at, code, fingerprint, reason, rest } = stored;
+    let Job { id, company, route, enqueued_at, user_id, correlation_id, checksum, .. } = record.job;
+    let state = if record.phase == Phase::Dead { DeadLetterState::Dead } else { DeadLetterState::Replaying };
+    DeadLetter {
+        job_id: id,
+        company,
+        route,
+        original_data: data,
+        corrected_data: None,
+        failed_attempts: rest.failed_attempts,
+        last_failure_reason: reason,
+        last_failure_code: code,
+        last_failure_at: rest.last_failure_at,
+        enqueued_at,
+        moved_at: rest.moved_at,
+        // A replay that was cancelled moved the end alone.
+        ttl: Duration::from_millis(rest.ttl_ms).max(expires_at.since(rest.moved_at)),
+        user_id,
+        correlation_id,
+        class: rest.class,
+        stack_trace: rest.stack_trace,
+        attempts: rest.attempts,
+        fingerprint,
+        cause: rest.cause,
+        state,
+        checksum,
+    }
+}

@@ -1,0 +1,136 @@
+//! Upgrades a store of an older format when it is opened: one step for each format, as in the embedded store.
+//!
+//! A step upgrades a partition at a time, in calls that do a bounded amount each. Every call can be repeated, and the
+//! new format is written by the last one: a node that dies in the middle leaves a partition that the next node
+//! upgrades, and nodes that start at once do the same work together. Nodes of the older version do not know of it, so
+//! all of them are stopped before the first node of this version starts.
+//!
+//! Format 1 differs in three things. It kept every lease by its job's number, every audit record as an entry of its
+//! own without the job's number, and no count of ended jobs.
+
+use std::collections::HashMap;
+
+use recado_store::StoreError;
+
+use crate::codec::answer::Answer;
+use crate::format::{self, FoundVersion};
+use crate::codec::keys::Root;
+use crate::link::{Arg, OpenError, Script};
+use crate::store::Shared;
+
+/// Leases, or audit records, at most in one call: no other client is served while a script runs.
+const CALL_MAX: usize = 500;
+
+/// Times that the audit trail is copied on because records came meanwhile, before older nodes are said to be running.
+const COPIES_MAX: usize = 10;
+
+/// Checks the format of a partition, and upgrades an older one.
+pub(crate) async fn check_or_upgrade(store: &Shared, root: &Root) -> Result<(), OpenError> {
+    let partitions = store.roots.len() as u16;
+    loop {
+        match format::check(&store.link, root, partitions).await? {
+            FoundVersion::Current => return Ok(()),
+            // The only older version. One more has its step here.
+            FoundVersion::Older(version) => {
+                tracing::warn!(format = version, "The store has an older format; it is upgraded");
+                let step = Step { store, root, before: format::text(version, partitions) };
+                step.upgrade_from_1(&format::text(version + 1, partitions)).await?;
+            }
+        }
+    }
+}
+
+/// One step of one partition.
+struct Step<'a> {
+    store: &'a Shared,
+    root: &'a Root,
+    /// The format as it was found: the scripts do nothing once it is another one.
+    before: String,
+}
+
+/// The answer of `upgrade_1_finish.lua` when records came to the audit trail since it was copied.
+const COPY_ON: i64 = 2;
+
+impl Step<'_> {
+    async fn upgrade_from_1(&self, after: &str) -> Result<(), OpenError> {
+        self.upgrade_leases().await.map_err(OpenError::unavailable)?;
+        for _ in 0..COPIES_MAX {
+            self.copy_audit().await.map_err(OpenError::unavailable)?;
+            let finish = self.run(&self.store.scripts.upgrade_1_finish, vec![Arg::from(after)]).await;
+            if finish.map_err(OpenError::unavailable)? != COPY_ON {
+                return Ok(());
+            }
+        }
+        Err(OpenError::Unavailable(
+            "the store has an older format, and a node of an older version still writes to it; stop all of them, and \
+             start this one again"
+                .to_owned(),
+        ))
+    }
+
+    async fn upgrade_leases(&self) -> Result<(), StoreError> {
+        let held = self.root.key("held");
+        let held = self.read(redis::cmd("HKEYS").arg(&held), &held).await?.list()?;
+        let seqs = held.into_iter().map(Answer::bytes).collect::<Result<Vec<_>, _>>()?;
+        for some in seqs.chunks(CALL_MAX) {
+            let seqs = some.iter().map(|seq| Arg::from(&**seq)).collect();
+            self.run(&self.store.scripts.upgrade_1_leases, seqs).await?;
+        }
+        Ok(())
+    }
+
+    /// Copies the audit trail's entries, each with the number of its job.
+    async fn copy_audit(&self) -> Result<(), StoreError> {
+        let jobs = self.jobs_of_records().await?;
+        let key = self.root.key("audit");
+        let mut from = "-".to_owned();
+        loop {
+            let mut command = redis::cmd("XRANGE");
+            command.arg(&key).arg(&from).arg("+").arg("COUNT").arg(CALL_MAX);
+            let entries = self.read(&command, &key).await?.list()?;
+            let count = entries.len();
+            let mut args = Vec::with_capacity(count * 3);
+            for entry in entries {
+                let [place, fields] = entry.parts()?;
+                let (place, [_, record]) = (place.text()?, fields.parts()?);
+                let seq = jobs.get(&place).map_or(&[][..], Vec::as_slice);
+                from = format!("({place}");
+                args.extend([Arg::from(place.into_bytes()), Arg::from(seq), Arg::from(record.bytes()?)]);
+            }
+            if count > 0 {
+                self.run(&self.store.scripts.upgrade_1_audit, args).await?;
+            }
+            if count < CALL_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The number of the job that each record is about, by the record's place, as the jobs' trails have it.
+    async fn jobs_of_records(&self) -> Result<HashMap<String, Vec<u8>>, StoreError> {
+        let mut jobs = HashMap::new();
+        let blocks = self.root.key("blocks");
+        let blocks = self.read(redis::cmd("ZRANGE").arg(&blocks).arg(0).arg(-1), &blocks).await?.list()?;
+        for block in blocks {
+            let trail = self.root.key(&format!("trail:{}", block.text()?));
+            let mut trails = self.read(redis::cmd("HGETALL").arg(&trail), &trail).await?.list()?.into_iter();
+            while let (Some(seq), Some(places)) = (trails.next(), trails.next()) {
+                let (seq, places) = (seq.bytes()?, places.bytes()?);
+                for place in places.as_chunks::<8>().0 {
+                    let number = u64::from_be_bytes(*place);
+                    jobs.insert(format!("{}-{}", number >> 16, number & 0xffff), seq.clone());
+                }
+            }
+        }
+        Ok(jobs)
+    }
+
+    async fn read(&self, command: &redis::Cmd, key: &[u8]) -> Result<Answer, StoreError> {
+        self.store.link.command(command, key).await.map(Answer)
+    }
+
+    async fn run(&self, script: &Script, mut args: Vec<Arg<'_>>) -> Result<i64, StoreError> {
+        args.insert(0, Arg::from(self.before.as_str()));
+        self.root.run(&self.store.link, script, &args, None).await?.number()
+    }
+}

@@ -1,0 +1,324 @@
+//! Claims jobs and extends leases.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use recado_core::{Job, Lease, LeaseToken, LostLease, Random, RouteName, Timestamp};
+use recado_store::{Claim, Claimed, Extended, Pick, StoreError};
+
+use crate::codec::answer::{Answer, unexpected};
+use crate::link::Arg;
+use crate::codec::record::decode_or_report;
+use crate::store::RedisStore;
+use crate::codec::token::{Token, fence_arg};
+
+/// Claims without an answer that are remembered at most.
+const UNANSWERED_MAX: usize = 1_000;
+
+/// Extensions at most in one call.
+const CALL_TOKENS_MAX: usize = 1_000;
+
+/// Jobs at most in one call: no other client is served while a script runs, and each may be large.
+const CALL_JOBS_MAX: usize = 256;
+
+/// State that claims share.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// Requests whose answer was lost: the next claim for the same repeats one, and gets the same leases, if they were
+    /// granted.
+    unanswered: Mutex<Vec<ClaimRequest>>,
+    /// Counts claims, so that each begins with another partition.
+    rotation: AtomicUsize,
+    /// Tenants with a job that was due, of each partition, when a route was last claimed from.
+    tenants: Mutex<HashMap<RouteName, Vec<u64>>>,
+}
+
+#[derive(Debug, Clone)]
+struct ClaimRequest {
+    pick: Pick,
+    partition: u16,
+    fence: u64,
+    /// Counts repetitions: an older try that arrives late must not undo what a newer one was granted.
+    tries: i64,
+}
+
+/// A request in flight. It is not repeated before it is known to have no answer.
+struct RequestInFlight<'a> {
+    claims: &'a Claims,
+    request: Option<ClaimRequest>,
+}
+
+impl Claims {
+    /// Repeats a request that had no answer, or makes a new one.
+    fn next_request(&self, pick: &Pick, partition: u16, random: &Random) -> RequestInFlight<'_> {
+        let mut unanswered = self.unanswered.lock();
+        let before = unanswered.iter().position(|other| other.pick == *pick && other.partition == partition);
+        let request = match before.map(|at| unanswered.swap_remove(at)) {
+            Some(before) => ClaimRequest { tries: before.tries + 1, ..before },
+            None => ClaimRequest { pick: pick.clone(), partition, fence: random.next_u64(), tries: 0 },
+        };
+        RequestInFlight { claims: self, request: Some(request) }
+    }
+}
+
+/// A caller that stops waiting has had no answer either.
+impl Drop for RequestInFlight<'_> {
+    fn drop(&mut self) {
+        let mut unanswered = self.claims.unanswered.lock();
+        if unanswered.len() < UNANSWERED_MAX {
+            unanswered.extend(self.request.take());
+        }
+    }
+}
+
+/// The answer of one partition.
+struct Granted {
+    claimed: Claimed,
+    tenants: u64,
+}
+
+impl RedisStore {
+    pub(crate) async fn claim_jobs(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+        let mut claim = claim.clone();
+        if self.has_one_partition() {
+            let max = claim.max;
+            return self.claim_from(&mut claim, 0, max).await.map(|granted| granted.claimed);
+        }
+        let mut all = Claimed::default();
+        let mut next_at = BTreeMap::new();
+        let mut asked = self.shares(&claim);
+        // First each partition's share; then those that gave all of it are asked for what others left of theirs.
+        while !asked.is_empty() && all.leases.len() < claim.max {
+            let mut had_more = Vec::new();
+            for (partition, share) in asked {
+                let wanted = share.min(claim.max - all.leases.len());
+                let granted = match self.claim_from(&mut claim, partition, wanted).await {
+                    Err(_) if !all.leases.is_empty() => return Ok(all),
+                    granted => granted?,
+                };
+                if wanted > 0 && granted.claimed.leases.len() == wanted {
+                    had_more.push((partition, usize::MAX));
+                }
+                self.remember_tenants(&claim.pick, partition, granted.tenants);
+                all.leases.extend(granted.claimed.leases);
+                // What a partition said before it was asked again is out of date.
+                next_at.insert(partition, granted.claimed.next_at);
+                all.next_at = next_at.values().copied().flatten().min();
+            }
+            asked = had_more;
+        }
+        Ok(all)
+    }
+
+    /// The partitions in rotation, each with its share of the claim: by how many tenants wait there.
+    fn shares(&self, claim: &Claim) -> Vec<(u16, usize)> {
+        let count = self.partition_count() as usize;
+        let first = self.claims.rotation.fetch_add(1, Ordering::Relaxed);
+        let tenants = match &claim.pick {
+            Pick::Ready(route) => self.claims.tenants.lock().get(route).cloned(),
+            Pick::Overdue | Pick::Orphaned => None,
+        };
+        let tenants = tenants.unwrap_or_else(|| vec![1; count]);
+        let total = tenants.iter().map(|tenants| tenants.max(&1)).sum::<u64>();
+        let share = |partition: usize| {
+            let share = (claim.max as u64).saturating_mul(tenants[partition].max(1)).div_ceil(total);
+            (partition as u16, usize::try_from(share).unwrap_or(usize::MAX))
+        };
+        (0..count).map(|nth| share((first + nth) % count)).collect()
+    }
+
+    fn remember_tenants(&self, pick: &Pick, partition: u16, tenants: u64) {
+        if let Pick::Ready(route) = pick {
+            let mut known = self.claims.tenants.lock();
+            let of_route =
+                known.entry(route.clone()).or_insert_with(|| vec![1; self.partition_count() as usize]);
+            of_route[usize::from(partition)] = tenants;
+        }
+    }
+
+    async fn claim_from(&self, claim: &mut Claim, partition: u16, max: usize) -> Result<Granted, StoreError> {
+        let mut all = Granted { claimed: Claimed::default(), tenants: 0 };
+        loop {
+            let wanted = (max - all.claimed.leases.len()).min(CALL_JOBS_MAX);
+            let Granted { claimed, tenants } = match self.claim_call(claim, partition, wanted).await {
+                // The leases of the calls before are the caller's; the rest is claimed again later.
+                Err(_) if !all.claimed.leases.is_empty() => return Ok(all),
+                granted => granted?,
+            };
+            let came = claimed.leases.len();
+            spend_quotas(claim, &claimed);
+            all.claimed.leases.extend(claimed.leases);
+            all.claimed.next_at = claimed.next_at;
+            all.tenants = tenants;
+            if came < CALL_JOBS_MAX || all.claimed.leases.len() == max {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn claim_call(&self, claim: &Claim, partition: u16, max: usize) -> Result<Granted, StoreError> {
+        if claim.pick != Pick::Orphaned {
+            return self.send_repeatable(claim, partition, max).await;
+        }
+        let lease = claim.lease_until.since(claim.now);
+        let granted = if self.orphan_grace.is_over(partition, lease) {
+            self.send_repeatable(claim, partition, max).await?
+        } else {
+            // Claims nothing, so its answer need not be known.
+            self.run_claim(self.random.next_u64(), 0, claim, partition, 0).await?
+        };
+        self.orphan_grace.record_answer(partition, lease);
+        Ok(granted)
+    }
+
+    /// Sends a request. If its answer is lost, the next claim for the same repeats it.
+    async fn send_repeatable(
+        &self,
+        claim: &Claim,
+        partition: u16,
+        max: usize,
+    ) -> Result<Granted, StoreError> {
+        let mut in_flight = self.claims.next_request(&claim.pick, partition, &self.random);
+        let Some(ClaimRequest { fence, tries, .. }) = in_flight.request else { return Err(unexpected()) };
+        let granted = self.run_claim(fence, tries, claim, partition, max).await;
+        if !matches!(granted, Err(StoreError::Unavailable(_))) {
+            in_flight.request = None;
+        }
+        granted
+    }
+
+    async fn run_claim(
+        &self,
+        fence: u64,
+        tries: i64,
+        claim: &Claim,
+        partition: u16,
+        max: usize,
+    ) -> Result<Granted, StoreError> {
+        let (pick, route) = match &claim.pick {
+            Pick::Ready(route) => ("ready", route.as_str()),
+            Pick::Overdue => ("overdue", ""),
+            Pick::Orphaned => ("orphaned", ""),
+        };
+        let holder = Holder::text(&claim.worker, claim.provider.as_deref());
+        let mut args = vec![
+            fence_arg(fence),
+            Arg::Int(tries),
+            Arg::from(pick),
+            Arg::Int(i64::try_from(max).unwrap_or(i64::MAX)),
+            Arg::Int(claim.now.as_millis()),
+            Arg::Int(claim.lease_until.as_millis()),
+            Arg::from(&*holder),
+            Arg::from(route),
+        ];
+        push_terms(claim, &mut args);
+        let [next_at, tenants, jobs, taken_over] =
+            self.run(&self.scripts.claim, partition, &args).await?.parts()?;
+        let (mut jobs, mut taken_over) = (jobs.list()?.into_iter(), taken_over.list()?.into_iter());
+        let mut leases = Vec::with_capacity(jobs.len() / 3);
+        while let (Some(seq), Some(head), Some(data)) = (jobs.next(), jobs.next(), jobs.next()) {
+            let (seq, head, before) = (seq.count()?, head.bytes()?, taken_over.next());
+            // One that cannot be read stays leased until its time is up, and nothing of it goes out.
+            let Some(record) = decode_or_report(&head, partition, seq) else { continue };
+            let token = Token { partition, seq, fence }.into();
+            self.heads.insert(token, head);
+            let job = Job { data: data.payload()?, ..record.job };
+            leases.push(lease_of(token, job, before, claim)?);
+        }
+        let next_at = next_at.there().map(Answer::time).transpose()?;
+        Ok(Granted { claimed: Claimed { next_at, leases }, tenants: tenants.count()? })
+    }
+
+    pub(crate) async fn extend_leases(
+        &self,
+        tokens: &[LeaseToken],
+        until: Timestamp,
+    ) -> Result<Vec<Extended>, StoreError> {
+        let mut answers = vec![Extended::Stale; tokens.len()];
+        let by_partition = self.by_partition(tokens.iter().map(|token| self.read_token(*token)));
+        for (partition, known) in by_partition {
+            for some in known.chunks(CALL_TOKENS_MAX) {
+                let mut args = vec![Arg::Int(until.as_millis())];
+                for (_, token) in some {
+                    token.push(&mut args);
+                }
+                let extended = self.run(&self.scripts.extend, partition, &args).await?.list()?;
+                for ((at, _), extended) in some.iter().zip(extended) {
+                    if extended.yes()? {
+                        answers[*at] = Extended::Until(until);
+                    }
+                }
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// The holder of a lease, as the scripts keep it: the worker, a zero byte, and the provider that the lease was claimed for.
+/// Leases that older versions wrote have the worker alone.
+pub(crate) struct Holder {
+    pub worker: Box<str>,
+    pub provider: Option<Box<str>>,
+}
+
+impl Holder {
+    fn text(worker: &str, provider: Option<&str>) -> String {
+        format!("{worker}\0{}", provider.unwrap_or_default())
+    }
+
+    pub(crate) fn of(text: &str) -> Holder {
+        let (worker, provider) = text.rsplit_once('\0').unwrap_or((text, ""));
+        Holder { worker: worker.into(), provider: (!provider.is_empty()).then(|| provider.into()) }
+    }
+}
+
+fn lease_of(
+    token: LeaseToken,
+    job: Job,
+    taken_over: Option<Answer>,
+    claim: &Claim,
+) -> Result<Lease, StoreError> {
+    // A head does not change while its job is leased, so the attempt of a lease that ran out has this number, too.
+    let attempt = job.progress.attempts_started + 1;
+    let lost = match taken_over {
+        Some(before) => {
+            let [since, by] = before.parts()?;
+            let Holder { worker, provider } = Holder::of(&by.text()?);
+            Some(LostLease { attempt, claimed_at: since.time()?, worker, provider })
+        }
+        None => None,
+    };
+    Ok(Lease { token, attempt, claimed_at: claim.now, expires_at: claim.lease_until, job, lost })
+}
+
+/// Subtracts what each tenant got from its quota.
+fn spend_quotas(claim: &mut Claim, granted: &Claimed) {
+    if claim.turns.quota.is_empty() || granted.leases.is_empty() {
+        return;
+    }
+    let mut quota = (*claim.turns.quota).clone();
+    for lease in &granted.leases {
+        if let Some(left) = quota.get_mut(&lease.job.company) {
+            *left = left.saturating_sub(1);
+        }
+    }
+    claim.turns.quota = Arc::new(quota);
+}
+
+/// Pushes how tenants share the claim: the usual turn, and the tenants that have terms of their own.
+fn push_terms<'a>(claim: &'a Claim, args: &mut Vec<Arg<'a>>) {
+    let turns = &claim.turns;
+    let usual = if turns.batch == 0 { recado_core::fairness::TURN_JOBS } else { turns.batch };
+    args.push(Arg::Int(i64::from(usual)));
+    if !matches!(claim.pick, Pick::Ready(_)) {
+        return;
+    }
+    let only_weighted = turns.weights.keys().filter(|company| !turns.quota.contains_key(*company));
+    for company in turns.quota.keys().chain(only_weighted) {
+        args.push(Arg::from(company.as_str()));
+        args.push(Arg::Int(i64::from(turns.jobs_of(company))));
+        args.push(Arg::Int(i64::from(turns.quota_of(company))));
+    }
+}

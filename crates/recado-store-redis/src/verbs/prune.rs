@@ -1,0 +1,171 @@
+//! Prunes: expires dead letters, and forgets ended jobs and key-value entries whose time is over.
+
+use std::collections::BTreeMap;
+
+use recado_core::{AuditEvent, AuditKind, Timestamp};
+use recado_store::{Pruned, Retention, StoreError};
+
+use crate::codec::answer::{Answer, unexpected};
+use crate::codec::keys;
+use crate::link::Arg;
+use crate::codec::record::decode_or_report;
+use crate::store::RedisStore;
+
+/// Most ended jobs, and key-value entries, that one call of prune forgets.
+const PRUNE_MAX: i64 = 1_000;
+
+/// Most dead letters that one call of prune expires.
+const EXPIRE_MAX: i64 = 100;
+
+impl RedisStore {
+    pub(crate) async fn prune_jobs(
+        &self,
+        retention: &Retention,
+        now: Timestamp,
+    ) -> Result<Pruned, StoreError> {
+        let mut pruned = Pruned::default();
+        for partition in self.partitions() {
+            self.expire_dead_letters(partition, now, &mut pruned).await?;
+        }
+        let cut = self.excess(retention.ended_max_count).await?;
+        for (partition, kept_at_edge) in self.partitions().zip(cut.kept_at_edge) {
+            let age = i64::try_from(retention.ended_max_age.as_millis()).unwrap_or(i64::MAX);
+            let before = now.as_millis().saturating_sub(age).max(cut.before);
+            self.forget_ended(partition, before, (cut.edge, kept_at_edge), &mut pruned).await?;
+        }
+        pruned.kv_entries = self.prune_kv(PRUNE_MAX, now).await?;
+        pruned.more |= pruned.kv_entries == PRUNE_MAX.cast_unsigned();
+        Ok(pruned)
+    }
+
+    async fn expire_dead_letters(
+        &self,
+        partition: u16,
+        now: Timestamp,
+        pruned: &mut Pruned,
+    ) -> Result<(), StoreError> {
+        let args = [Arg::Int(now.as_millis()), Arg::Int(EXPIRE_MAX)];
+        let over = self.run(&self.scripts.expired_dead_letters, partition, &args).await?.list()?;
+        pruned.more |= over.len() == EXPIRE_MAX as usize;
+        for letter in over {
+            let [seq, head] = letter.parts()?;
+            let (seq, head) = (seq.count()?, head.bytes()?);
+            let Some(record) = decode_or_report(&head, partition, seq) else { continue };
+            let audit = AuditEvent::about(&record.job, AuditKind::DeadLetterExpired, now);
+            let done = self.end_dead_letter((partition, seq, head), record, now, &audit, &[]).await?;
+            pruned.dead_letters += u64::from(done);
+        }
+        Ok(())
+    }
+
+    /// Finds the ended jobs that are too many. What ends meanwhile is newer and changes nothing about them, and neither
+    /// does another node that prunes.
+    async fn excess(&self, most: u64) -> Result<Cut, StoreError> {
+        let (mut total, mut oldest) = (0, Vec::new());
+        for partition in self.partitions() {
+            let mut numbers =
+                self.run(&self.scripts.ended, partition, &[Arg::Int(PRUNE_MAX)]).await?.list()?;
+            let times = numbers.split_off(1);
+            total += numbers.remove(0).count()?;
+            let numbers = times.into_iter().map(Answer::count).collect::<Result<Vec<_>, _>>()?;
+            oldest.push(numbers.chunks_exact(2).map(|pair| (pair[0].cast_signed(), pair[1])).collect());
+        }
+        Ok(Cut::at(total.saturating_sub(most), &oldest))
+    }
+
+    async fn forget_ended(
+        &self,
+        partition: u16,
+        before: i64,
+        (edge, kept_at_edge): (i64, u64),
+        pruned: &mut Pruned,
+    ) -> Result<(), StoreError> {
+        let args =
+            [Arg::Int(before), Arg::Int(edge), Arg::Int(kept_at_edge.cast_signed()), Arg::Int(PRUNE_MAX)];
+        let [more, gone] = self.run(&self.scripts.prune, partition, &args).await?.parts()?;
+        let id = |answer: Answer| keys::unpack(&answer.bytes()?).ok_or_else(unexpected);
+        let gone = gone.list()?.into_iter().map(id).collect::<Result<Vec<_>, _>>()?;
+        pruned.more |= more.yes()?;
+        pruned.ended += gone.len() as u64;
+        self.release(partition, gone).await
+    }
+}
+
+/// Bounds of the ended jobs to forget because there are too many: the oldest of all partitions, by when they ended.
+#[derive(Debug, PartialEq, Eq)]
+struct Cut {
+    /// Jobs that ended at or before this are forgotten.
+    before: i64,
+    /// Of the jobs that ended at this time, some are forgotten.
+    edge: i64,
+    /// Jobs of that time that each partition keeps.
+    kept_at_edge: Vec<u64>,
+}
+
+impl Cut {
+    /// Of each partition when its oldest jobs ended, and how many at each time. Where [`PRUNE_MAX`] are told of there
+    /// may be more.
+    fn at(excess: u64, oldest: &[Vec<(i64, u64)>]) -> Cut {
+        let mut cut = Cut { before: i64::MIN, edge: i64::MIN, kept_at_edge: vec![0; oldest.len()] };
+        let is_cut_off = |times: &&Vec<(i64, u64)>| {
+            times.iter().map(|(_, count)| count).sum::<u64>() >= PRUNE_MAX.cast_unsigned()
+        };
+        let known_until =
+            oldest.iter().filter(is_cut_off).filter_map(|times| times.last()).map(|(at, _)| *at);
+        let known_until = known_until.min().unwrap_or(i64::MAX);
+        let mut by_time: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+        for (partition, times) in oldest.iter().enumerate() {
+            for (at, count) in times {
+                by_time.entry(*at).or_insert_with(|| vec![0; oldest.len()])[partition] += count;
+            }
+        }
+        let mut left = excess;
+        for (at, counts) in by_time.range(..=known_until) {
+            let count = counts.iter().sum::<u64>();
+            if left == 0 {
+                break;
+            }
+            if count <= left {
+                left -= count;
+                cut.before = *at;
+                continue;
+            }
+            cut.edge = *at;
+            for (kept, count) in cut.kept_at_edge.iter_mut().zip(counts) {
+                let goes = left.min(*count);
+                (*kept, left) = (count - goes, left - goes);
+            }
+            break;
+        }
+        cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(before: i64, edge: i64, kept_at_edge: &[u64]) -> Cut {
+        Cut { before, edge, kept_at_edge: kept_at_edge.to_vec() }
+    }
+
+    #[test]
+    fn the_oldest_of_all_partitions_go_whichever_has_them() {
+        let oldest = [vec![(1, 2), (5, 3)], vec![], vec![(2, 1), (5, 2), (9, 1)]];
+        assert_eq!(Cut::at(0, &oldest), cut(i64::MIN, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(1, &oldest), cut(i64::MIN, 1, &[1, 0, 0]));
+        assert_eq!(Cut::at(3, &oldest), cut(2, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(7, &oldest), cut(2, 5, &[0, 0, 1]));
+        assert_eq!(Cut::at(8, &oldest), cut(5, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(9, &oldest), cut(9, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(u64::MAX, &oldest), cut(9, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(1, &[vec![], vec![]]), cut(i64::MIN, i64::MIN, &[0, 0]));
+    }
+
+    #[test]
+    fn nothing_goes_that_may_be_newer_than_what_was_not_told_of() {
+        let many = PRUNE_MAX.cast_unsigned();
+        let oldest = [vec![(1, many)], vec![(1, 1), (2, 1)]];
+        assert_eq!(Cut::at(many * 3, &oldest), cut(1, i64::MIN, &[0, 0]));
+    }
+}

@@ -1,0 +1,310 @@
+//! Settles leases.
+//!
+//! The new head of a job is computed here, from its head as it was when it was leased, and written by a script if the
+//! lease is still current. That is safe because nothing but its holder changes a leased job's head. Heads of jobs that
+//! were claimed here are cached; others are read first.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parking_lot::Mutex;
+use recado_core::job::remember;
+use recado_core::{CompanyId, DeadLetter, LeaseToken, RouteName, Timestamp, Transition};
+use recado_store::{Settled, Settlement, StoreError};
+
+use crate::codec::answer::{Answer, unexpected};
+use crate::verbs::batcher::{BatchItem, Batcher};
+use crate::codec::dead_letter;
+use crate::verbs::enqueue::push_new_job;
+use crate::codec::keys::IdKey;
+use crate::link::Arg;
+use crate::codec::receipt::receipt_of;
+use crate::codec::record::{Ending, Phase, Record, json};
+use crate::store::RedisStore;
+use crate::codec::token::{Token, fence_arg};
+
+/// Settlements at most in one call: no other client is served while a script runs.
+const CALL_SETTLEMENTS_MAX: usize = 200;
+
+/// Bytes of what follows at most in one call, unless one settlement has more.
+const CALL_BYTES_MAX: usize = 1 << 20;
+
+/// The place of a job after its settlement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    Ended,
+    Waiting,
+    DeadLetters,
+}
+
+impl Destination {
+    /// As `settle.lua` reads it.
+    fn code(self) -> &'static str {
+        match self {
+            Destination::Ended => "e",
+            Destination::Waiting => "w",
+            Destination::DeadLetters => "b",
+        }
+    }
+}
+
+/// Most heads in the cache. Leases that are settled elsewhere or never leave theirs behind; a full cache is emptied, and
+/// heads are read again where they are needed.
+const HEADS_MAX: usize = 100_000;
+
+/// Cache of the heads of jobs that this process has leased, as they are stored.
+#[derive(Debug, Default)]
+pub struct HeadCache(Mutex<HashMap<LeaseToken, Vec<u8>>>);
+
+impl HeadCache {
+    pub fn insert(&self, token: LeaseToken, head: Vec<u8>) {
+        let mut heads = self.0.lock();
+        if heads.len() >= HEADS_MAX {
+            heads.clear();
+        }
+        heads.insert(token, head);
+    }
+
+    fn get(&self, token: LeaseToken) -> Option<Vec<u8>> {
+        self.0.lock().get(&token).cloned()
+    }
+
+    fn remove(&self, token: LeaseToken) {
+        self.0.lock().remove(&token);
+    }
+}
+
+/// A settlement of a lease that may be current, with its effects.
+struct PlannedSettlement<'a> {
+    /// Its place among those that were asked for.
+    at: usize,
+    token: Token,
+    settlement: &'a Settlement,
+    /// Whose job it is.
+    owner: (RouteName, CompanyId),
+    destination: Destination,
+    /// The job's head from now on.
+    head: Vec<u8>,
+    /// The audit record as it is stored, empty if there is none.
+    audit: Vec<u8>,
+    letter: Option<Vec<u8>>,
+}
+
+impl PlannedSettlement<'_> {
+    /// The values that it shares with those that the script settles in one group.
+    fn group(&self) -> (u64, Destination, Timestamp) {
+        (self.token.fence, self.destination, self.settlement.now)
+    }
+}
+
+impl BatchItem for Settlement {
+    type Answer = Settled;
+    const COUNT_MAX: usize = CALL_SETTLEMENTS_MAX;
+    const BYTES_MAX: usize = CALL_BYTES_MAX;
+
+    fn bytes(&self) -> usize {
+        self.follow_ups.iter().map(|new| new.data.as_str().len()).sum()
+    }
+
+    fn partition(&self, store: &RedisStore) -> u16 {
+        // A token of no lease needs none.
+        store.read_token(self.token).map_or(0, |token| token.partition)
+    }
+
+    fn homes<'a>(&'a self, store: &'a RedisStore) -> impl Iterator<Item = u16> + 'a {
+        self.follow_ups.iter().map(|new| store.home_of(&IdKey::of(&new.id)))
+    }
+
+    fn batcher(store: &RedisStore) -> &Batcher<Self> {
+        &store.settles
+    }
+
+    async fn run_batch(store: &RedisStore, settlements: &[Self]) -> Result<Vec<Settled>, StoreError> {
+        store.settle_leases(settlements).await
+    }
+}
+
+impl RedisStore {
+    async fn settle_leases(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let mut answers = vec![Settled::Stale; settlements.len()];
+        let tokens = settlements.iter().map(|settlement| self.read_token(settlement.token));
+        for (partition, known) in self.by_partition(tokens) {
+            for some in known.chunks(CALL_SETTLEMENTS_MAX) {
+                let planned = self.plan_settlements(partition, some, settlements).await?;
+                for (at, settled) in self.run_settlements(partition, &planned).await? {
+                    answers[at] = settled;
+                }
+                let stale = some.iter().filter(|(at, _)| answers[*at] == Settled::Stale).copied().collect();
+                for at in self.settled_before(partition, stale, settlements).await? {
+                    answers[at] = Settled::Done;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Finds the settlements that were carried out before, word for word: their answer was lost.
+    async fn settled_before(
+        &self,
+        partition: u16,
+        stale: Vec<(usize, Token)>,
+        settlements: &[Settlement],
+    ) -> Result<Vec<usize>, StoreError> {
+        if stale.is_empty() {
+            return Ok(Vec::new());
+        }
+        let seqs = stale.iter().map(|(_, token)| token.seq).collect::<Vec<_>>();
+        let found = self.pick(partition, &seqs).await?;
+        let mut before = Vec::new();
+        for ((at, token), found) in stale.into_iter().zip(found) {
+            let Some(found) = found else { continue };
+            let audit = settlements[at].audit.as_ref().map(json).transpose()?.unwrap_or_default();
+            let receipt = receipt_of(token, &settlements[at], &audit)?;
+            if Record::decode(&found.head)?.receipt == Some(receipt) {
+                before.push(at);
+            }
+        }
+        Ok(before)
+    }
+
+    /// Plans the settlements whose lease may be current.
+    async fn plan_settlements<'a>(
+        &self,
+        partition: u16,
+        known: &[(usize, Token)],
+        settlements: &'a [Settlement],
+    ) -> Result<Vec<PlannedSettlement<'a>>, StoreError> {
+        let mut heads: Vec<Option<Vec<u8>>> =
+            known.iter().map(|(at, _)| self.heads.get(settlements[*at].token)).collect();
+        let absent: Vec<usize> = (0..known.len()).filter(|nth| heads[*nth].is_none()).collect();
+        if !absent.is_empty() {
+            let mut args = Vec::with_capacity(absent.len() * 2);
+            for nth in &absent {
+                known[*nth].1.push(&mut args);
+            }
+            let found = self.run(&self.scripts.heads, partition, &args).await?.list()?;
+            for (nth, head) in absent.into_iter().zip(found) {
+                heads[nth] = head.there().map(Answer::bytes).transpose()?;
+            }
+        }
+        let mut planned = Vec::with_capacity(known.len());
+        for ((at, token), head) in known.iter().zip(heads) {
+            let Some(head) = head else { continue };
+            planned.push(plan(*at, *token, &settlements[*at], Record::decode(&head)?)?);
+        }
+        Ok(planned)
+    }
+
+    async fn run_settlements(
+        &self,
+        partition: u16,
+        planned: &[PlannedSettlement<'_>],
+    ) -> Result<Vec<(usize, Settled)>, StoreError> {
+        let Some(first) = planned.first() else { return Ok(Vec::new()) };
+        let follow_ups = planned.iter().flat_map(|step| &step.settlement.follow_ups);
+        let refused = self.refused(partition, follow_ups.map(|new| &new.id)).await?;
+        let mut args = Vec::with_capacity(16 + planned.len() * 3);
+        args.push(Arg::Int(self.floor(first.settlement.now, 0)));
+        push_groups(planned, &mut args);
+        push_owners(planned, &mut args);
+        for (nth, step) in (1..).zip(planned) {
+            for new in step.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
+                args.push(Arg::Int(nth));
+                push_new_job(new, &mut args)?;
+            }
+        }
+        let answers = self.run(&self.scripts.settle, partition, &args).await?.list()?;
+        if answers.len() != planned.len() {
+            return Err(unexpected());
+        }
+        let (mut settled, mut routes) = (Vec::with_capacity(planned.len()), Vec::new());
+        for (step, answer) in planned.iter().zip(answers) {
+            self.heads.remove(step.settlement.token);
+            let done = answer.yes()?;
+            if done {
+                if !matches!(step.settlement.transition, Transition::Deliver { .. } | Transition::Bury(_)) {
+                    routes.push(&step.owner.0);
+                }
+                routes.extend(step.settlement.follow_ups.iter().map(|new| &new.route));
+            }
+            settled.push((step.at, if done { Settled::Done } else { Settled::Stale }));
+        }
+        self.wakeups.announce(&self.link, routes.into_iter());
+        Ok(settled)
+    }
+}
+
+/// Computes the effects of a settlement on a job.
+fn plan<'a>(
+    at: usize,
+    token: Token,
+    settlement: &'a Settlement,
+    mut record: Record,
+) -> Result<PlannedSettlement<'a>, StoreError> {
+    let audit = settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default();
+    let (destination, letter) = apply_transition(&mut record, settlement)?;
+    record.receipt = Some(receipt_of(token, settlement, &audit)?);
+    let head = record.encode()?;
+    let owner = (record.job.route, record.job.company);
+    Ok(PlannedSettlement { at, token, settlement, owner, destination, head, audit, letter })
+}
+
+/// Pushes the settlements. Those in a row that share a group go together: the script does much of its work once for all
+/// of them.
+fn push_groups<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>) {
+    let groups = || planned.chunk_by(|one, next| one.group() == next.group());
+    args.push(Arg::Int(groups().count() as i64));
+    for group in groups() {
+        let (fence, destination, now) = group[0].group();
+        args.extend([fence_arg(fence), Arg::from(destination.code())]);
+        args.extend([Arg::Int(now.as_millis()), Arg::Int(group.len() as i64)]);
+        for PlannedSettlement { token, head, audit, letter, .. } in group {
+            args.extend([Arg::Int(token.seq.cast_signed()), Arg::from(&**head), Arg::from(&**audit)]);
+            args.extend(letter.as_deref().map(Arg::from));
+        }
+    }
+}
+
+/// Pushes the number of settled jobs of each tenant.
+fn push_owners<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>) {
+    let mut owners: BTreeMap<&(RouteName, CompanyId), i64> = BTreeMap::new();
+    for step in planned {
+        *owners.entry(&step.owner).or_default() += 1;
+    }
+    args.push(Arg::Int(owners.len() as i64));
+    for ((route, company), count) in owners {
+        args.extend([Arg::from(route.as_str()), Arg::from(company.as_str()), Arg::Int(count)]);
+    }
+}
+
+/// Applies a transition to the head. Returns the job's destination, and its dead letter, if it becomes one.
+fn apply_transition(
+    record: &mut Record,
+    settlement: &Settlement,
+) -> Result<(Destination, Option<Vec<u8>>), StoreError> {
+    let transition = &settlement.transition;
+    record.job.progress = transition.step(record.job.progress);
+    if let Transition::Bury(burial) = transition {
+        let entry = DeadLetter::new(record.job.clone(), None, burial.clone());
+        let letter = dead_letter::encode(&entry)?;
+        record.job.attempts = entry.attempts;
+        record.phase = Phase::Dead;
+        return Ok((Destination::DeadLetters, Some(letter)));
+    }
+    if let Some(attempt) = transition.attempt() {
+        remember(&mut record.job.attempts, attempt.clone());
+    }
+    let destination = match transition {
+        Transition::Deliver { answer, .. } => {
+            record.end(Ending::Sent, settlement.now, answer.clone());
+            Destination::Ended
+        }
+        Transition::RetryAt { at: due, .. }
+        | Transition::Postpone { until: due }
+        | Transition::Release { at: due, .. } => {
+            record.reschedule(*due);
+            Destination::Waiting
+        }
+        Transition::Bury(_) => Destination::DeadLetters,
+    };
+    Ok((destination, None))
+}
