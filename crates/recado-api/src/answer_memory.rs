@@ -2,7 +2,7 @@
 //!
 //! A request takes *room* before it reads from the store, keeps as much of it as its answer needs once that is
 //! written, and gives it back when the answer's last byte is with the system, or its connection is gone. One address has a
-//! share of all the permit. A request that finds none waits, in line behind the others of its address; meanwhile the oldest
+//! share of all the memory. A request that finds none waits, in line behind the others of its address; meanwhile the oldest
 //! answers, of the address that holds the most, are cut off if their readers had time enough. So readers that
 //! take nothing hold back neither other addresses nor, for long, requests from their own.
 
@@ -38,7 +38,7 @@ const LEFT_TO_ITEMS_BYTES: usize = 16 << 20;
 /// Answers below this are not counted once they are written.
 const COUNTED_MIN_BYTES: usize = 16 << 10;
 
-/// Wait of a request for permit.
+/// Longest wait of a request for memory.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// Time that an answer's reader has before it may be cut off for another.
@@ -92,7 +92,7 @@ struct AddressAnswers {
     bytes: usize,
     /// By number: the oldest first.
     answers: BTreeMap<u64, Answer>,
-    /// Requests that wait for permit, by number: the oldest goes first.
+    /// Requests that wait for memory, by number: the oldest goes first.
     waiting_for_pages: BTreeSet<u64>,
     waiting_for_items: BTreeSet<u64>,
 }
@@ -141,7 +141,7 @@ impl HeldAnswers {
         self.next_number
     }
 
-    /// The bytes that are missing, and the address that has to give them up; `None` when there is permit.
+    /// The bytes that are missing, and the address that has to give them up; `None` when there is enough.
     fn missing(&self, address: IpAddr, bytes: usize, size: Size) -> Option<(IpAddr, usize)> {
         let over = |held: usize, max_bytes| {
             (held + bytes).checked_sub(size.within(max_bytes)).filter(|over| *over > 0)
@@ -265,7 +265,7 @@ impl Drop for QueuePlace<'_> {
 }
 
 impl AnswerPermit {
-    /// Writes an answer into the permit. It gives back what it does not need now, and the rest when it has been sent.
+    /// Writes an answer into the memory of this permit. It gives back what it does not need now, and the rest when it has been sent.
     pub fn ok<T: Serialize>(self, value: &T) -> Response {
         let held = answer::write(value).map(|json| answer::written(StatusCode::OK, self.hold(json)));
         held.unwrap_or_else(ApiError::into_response)

@@ -146,7 +146,7 @@ pub(crate) async fn import(
             }
             Imported::NoRoom { id, max_size } => {
                 let detail = format!(
-                    "line {} finds no permit: the dead letter queue holds {max_size} entries, which is its max_size; \
+                    "line {} finds no room: the dead letter queue holds {max_size} entries, which is its max_size; \
                      replay or discard some, or raise [dlq] max_size, and import it again",
                     index + 1
                 );
