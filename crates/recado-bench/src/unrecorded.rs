@@ -62,10 +62,6 @@ impl JobStore for Unrecorded {
         self.0.watch(watcher);
     }
 
-    fn durability(&self) -> Durability {
-        self.0.durability()
-    }
-
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
         self.0.lease(token).await
     }
@@ -77,6 +73,10 @@ impl JobStore for Unrecorded {
 
 #[async_trait]
 impl Inspect for Unrecorded {
+    fn durability(&self) -> Durability {
+        self.0.durability()
+    }
+
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         self.0.job(id, now).await
     }

@@ -127,7 +127,7 @@ impl Intake {
             let stored = stored.next();
             if let Some(Ok(Enqueued::Accepted { .. } | Enqueued::Duplicate { .. })) = stored {
                 let duplicate = matches!(stored, Some(Ok(Enqueued::Duplicate { .. })));
-                self.traces.close(span, false, ("duplicate", Attribute::Flag(duplicate)));
+                self.traces.close(span, ("duplicate", Attribute::Flag(duplicate)));
             }
             match stored {
                 Some(Ok(Enqueued::Accepted { status })) => Ok(Accepted { job_id, status, duplicate: false }),

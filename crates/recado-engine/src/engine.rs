@@ -320,9 +320,9 @@ impl Rooms {
         &self.settings
     }
 
-    /// The store's read queries.
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+    /// Returns the store's read queries.
+    pub fn inspect(&self) -> &dyn Inspect {
+        &*self.store
     }
 
     pub fn now(&self) -> Timestamp {

@@ -167,14 +167,21 @@ impl Traces {
         context.is_sampled().then(|| Box::new(OpenSpan { span: span(), began: Instant::now() }))
     }
 
-    /// Ends a span that began with [`Traces::open`].
-    pub fn close(&self, open: Option<Box<OpenSpan>>, failed: bool, more: (&'static str, Attribute)) {
+    /// Ends a span that began with [`Traces::open`], successfully.
+    pub fn close(&self, open: Option<Box<OpenSpan>>, more: (&'static str, Attribute)) {
         let (Some(tracer), Some(open)) = (&self.tracer, open) else { return };
         let OpenSpan { mut span, began } = *open;
         span.took = began.elapsed();
-        span.failed = failed;
         span.attributes.push(more);
         tracer.record(span);
+    }
+
+    /// Ends a span that began with [`Traces::open`], as failed.
+    pub fn close_failed(&self, mut open: Option<Box<OpenSpan>>, more: (&'static str, Attribute)) {
+        if let Some(open) = &mut open {
+            open.span.failed = true;
+        }
+        self.close(open, more);
     }
 
     /// Records the attempt that a transition ends, if it ends one.

@@ -189,10 +189,6 @@ impl JobStore for FaultyStore {
         self.inner.watch(watcher);
     }
 
-    fn durability(&self) -> Durability {
-        self.inner.durability()
-    }
-
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
         self.inner.lease(token).await
     }
@@ -204,6 +200,10 @@ impl JobStore for FaultyStore {
 
 #[async_trait]
 impl Inspect for FaultyStore {
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         self.inner.job(id, now).await
     }

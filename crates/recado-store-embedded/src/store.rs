@@ -298,10 +298,6 @@ impl JobStore for EmbeddedStore {
         let _ = self.watcher.set(watcher);
     }
 
-    fn durability(&self) -> Durability {
-        Durability::Fsync
-    }
-
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
         let seq = crate::apply::seq_of(token);
         let held = self.index.lock().leases.get(&seq).cloned();
@@ -335,6 +331,10 @@ impl JobStore for EmbeddedStore {
 
 #[async_trait]
 impl Inspect for EmbeddedStore {
+    fn durability(&self) -> Durability {
+        Durability::Fsync
+    }
+
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
         self.readers.query(move |file| crate::inspect::job(file, seq, now)).await

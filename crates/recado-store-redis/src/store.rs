@@ -220,10 +220,6 @@ impl JobStore for RedisStore {
         self.wakeups.waker(route)
     }
 
-    fn durability(&self) -> Durability {
-        self.link.checkup().durability()
-    }
-
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
         self.current_lease(token).await
     }
@@ -235,6 +231,10 @@ impl JobStore for RedisStore {
 
 #[async_trait]
 impl Inspect for RedisStore {
+    fn durability(&self) -> Durability {
+        self.link.checkup().durability()
+    }
+
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         self.view(id, now).await
     }

@@ -10,6 +10,9 @@ use crate::error::StoreError;
 /// Read queries over jobs and dead letters. None of them counts by scanning the jobs that wait.
 #[async_trait]
 pub trait Inspect: Send + Sync + std::fmt::Debug + 'static {
+    /// Returns the durability of its answers right now. Known without a request, so that every answer can say it.
+    fn durability(&self) -> Durability;
+
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError>;
 
     /// Newest first.

@@ -9,7 +9,6 @@ use recado_core::{
 };
 
 use crate::error::StoreError;
-use crate::inspect::Durability;
 use crate::turns::Turns;
 use crate::wake::Waker;
 
@@ -45,9 +44,6 @@ pub trait JobStore: Send + Sync + std::fmt::Debug + 'static {
 
     /// Returns a listener that wakes when a route may have work. A hint: correctness never depends on it.
     fn waker(&self, route: &RouteName) -> Waker;
-
-    /// Returns the durability of its answers right now. Known without a request, so that every answer can say it.
-    fn durability(&self) -> Durability;
 
     /// Returns the lease under a token, with its job, for reports about a lease held outside this process.
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError>;

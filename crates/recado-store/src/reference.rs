@@ -453,10 +453,6 @@ impl JobStore for ReferenceStore {
         self.wakes.waker(route)
     }
 
-    fn durability(&self) -> Durability {
-        Durability::Memory
-    }
-
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
         let mut state = self.state.lock();
         Ok(state.find_leased(token).and_then(|record| match &record.phase {
@@ -479,6 +475,10 @@ impl JobStore for ReferenceStore {
 
 #[async_trait]
 impl Inspect for ReferenceStore {
+    fn durability(&self) -> Durability {
+        Durability::Memory
+    }
+
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         Ok(self.state.lock().find(id).map(|record| State::view(record, now)))
     }

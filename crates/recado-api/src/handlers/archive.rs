@@ -93,7 +93,7 @@ impl Export {
     async fn page(&mut self, mut written: String) -> Result<Bytes, ApiError> {
         let permit = self.reader.permit(&self.api).await?;
         let asked = PageRequest { before: self.before, limit: PAGE_ENTRIES };
-        let page = self.api.engine().store().dead_letters(self.filter.clone(), asked).await?;
+        let page = self.api.engine().inspect().dead_letters(self.filter.clone(), asked).await?;
         self.before = page.next;
         self.over = page.next.is_none();
         for entry in page.items {

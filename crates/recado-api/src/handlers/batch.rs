@@ -77,7 +77,7 @@ async fn take_in(
         accepted: 0,
         duplicates: 0,
         refused: 0,
-        durability: api.engine().store().durability().as_str().to_owned(),
+        durability: api.engine().inspect().durability().as_str().to_owned(),
         items: Vec::with_capacity(places.len()),
     };
     for (index, place) in (0..).zip(places) {

@@ -73,7 +73,7 @@ pub(crate) async fn list(
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let before = cursor::read(List::DeadLetters, query.cursor.as_deref())?;
     let filter = store_filter(query.filter);
-    let page = api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit }).await?;
+    let page = api.engine().inspect().dead_letters(filter.clone(), PageRequest { before, limit }).await?;
     if !page.items.is_empty() {
         let shown = PageRequest { before, limit: page.items.len() };
         api.engine().audit.record_letters_read(&filter, shown, &actor).await?;
@@ -106,7 +106,7 @@ pub(crate) async fn stats(
         GroupBy::Route => recado_store::GroupBy::Route,
         GroupBy::Fingerprint => recado_store::GroupBy::Fingerprint,
     };
-    let groups = api.engine().store().dead_letter_groups(stored_by, filter).await?;
+    let groups = api.engine().inspect().dead_letter_groups(stored_by, filter).await?;
     let total = groups.iter().map(|group| group.count).sum();
     let show = |group: recado_store::DeadLetterGroup| DeadLetterGroup {
         key: group.key,
@@ -136,7 +136,7 @@ pub(crate) async fn show(
     CheckedQuery(()): CheckedQuery<()>,
     ItemPermit(permit): ItemPermit,
 ) -> Result<Response, ApiError> {
-    match api.engine().store().dead_letter(&id).await? {
+    match api.engine().inspect().dead_letter(&id).await? {
         Some(entry) => {
             api.engine().audit.record_letter_read(&entry, &actor).await?;
             Ok(permit.ok(&DeadLetter::from(entry)))

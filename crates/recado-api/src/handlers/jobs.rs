@@ -49,7 +49,7 @@ pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Re
     let submission = read_submission(&api, received.text()?, heard)?;
     let answer = api.engine().intake.submit(vec![submission]).await?.pop();
     match answer {
-        Some(Ok(accepted)) => Ok(show_accepted(&accepted, api.engine().store().durability())),
+        Some(Ok(accepted)) => Ok(show_accepted(&accepted, api.engine().inspect().durability())),
         Some(Err(refusal)) => Err(show_refusal(refusal)),
         None => Err(ApiError::new(Code::Internal, "the engine returned no result for this job")),
     }
@@ -145,12 +145,12 @@ pub(crate) async fn show(
     ItemPermit(permit): ItemPermit,
 ) -> Result<Response, ApiError> {
     let now = api.engine().now();
-    let Some(found) = api.engine().store().job(&id, now).await? else {
+    let Some(found) = api.engine().inspect().job(&id, now).await? else {
         return Err(ApiError::no_such_job(id.as_str()));
     };
     let data = match found.status {
         // The payload has moved to the dead letter.
-        Status::Failed => api.engine().store().dead_letter(&id).await?.map(|entry| entry.data().clone()),
+        Status::Failed => api.engine().inspect().dead_letter(&id).await?.map(|entry| entry.data().clone()),
         Status::Sent | Status::Cancelled | Status::Discarded => None,
         _ => Some(found.job.data.clone()),
     };
@@ -258,7 +258,7 @@ pub(crate) async fn list(
     loop {
         let wanted = CHUNK_JOBS.min(limit - items.len());
         let page =
-            api.engine().store().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
+            api.engine().inspect().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
         let shown = page.items.into_iter().map(|found| view(&api, found, now));
         let had = items.len();
         items.extend(shown.filter(|job| query.status.is_none_or(|wanted| job.status == wanted)));
@@ -301,7 +301,7 @@ pub(crate) async fn cancel(
     match engine.dlq.cancel(&id, Some(&actor)).await? {
         Cancelled::Done => {
             // A replay that is called off is a dead letter again.
-            let found = engine.store().job(&id, engine.now()).await?;
+            let found = engine.inspect().job(&id, engine.now()).await?;
             let status = found.map_or(Status::Cancelled, |found| found.status);
             Ok(answer::ok(&JobCancelled { job_id: id, status }))
         }

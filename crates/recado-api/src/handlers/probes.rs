@@ -43,7 +43,7 @@ async fn check_readiness(api: &ApiState) -> Readiness {
     if engine.is_stopping() || api.closing().is_cancelled() {
         reasons.push("the server is stopping".to_owned());
     }
-    let store = match engine.store().report().await {
+    let store = match engine.inspect().report().await {
         Ok(report) => {
             if let Some(why) = &report.refusing {
                 reasons.push(format!("the store refuses new jobs: {why}"));
@@ -64,7 +64,7 @@ async fn check_readiness(api: &ApiState) -> Readiness {
     };
     // A count would wait again for what did not answer just now, all of the store or a part of it.
     let answers = store.is_some() && unanswered.is_none();
-    let counts = if answers { Some(engine.store().counts(engine.now()).await) } else { None };
+    let counts = if answers { Some(engine.inspect().counts(engine.now()).await) } else { None };
     let counts = match counts {
         None => None,
         Some(Ok(counts)) => Some(JobCounts {

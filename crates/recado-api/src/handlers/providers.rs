@@ -101,7 +101,7 @@ async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, Api
     let mut parked = BTreeMap::new();
     for route in engine.routes().iter().filter(|route| engine.gate.route_hold(route).is_some()) {
         let filter = TenantFilter { route: Some(route.name.clone()), company: None };
-        let tenants = engine.store().tenants(filter, engine.now()).await?;
+        let tenants = engine.inspect().tenants(filter, engine.now()).await?;
         parked.insert(route.name.clone(), tenants.iter().map(|tenant| tenant.queued).sum());
     }
     Ok(parked)

@@ -34,7 +34,7 @@ fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Ro
 }
 
 async fn counts(api: &ApiState) -> Result<Counts, ApiError> {
-    Ok(api.engine().store().counts(api.engine().now()).await?)
+    Ok(api.engine().inspect().counts(api.engine().now()).await?)
 }
 
 /// Every route: its transport, its providers, when it tries again, what waits on it and what holds it back.

@@ -124,12 +124,12 @@ async fn find(
     let engine = api.engine();
     let mut found: BTreeMap<CompanyId, Known> = BTreeMap::new();
     let filter = TenantFilter { company: company.clone(), route: route.clone() };
-    for lane in engine.store().tenants(filter, engine.now()).await? {
+    for lane in engine.inspect().tenants(filter, engine.now()).await? {
         found.entry(lane.company.clone()).or_default().lanes.push(lane);
     }
     let terms_matter = route.is_none();
     let filter = DeadLetterFilter { company: company.clone(), route, ..DeadLetterFilter::default() };
-    for group in engine.store().dead_letter_groups(GroupBy::Company, filter).await? {
+    for group in engine.inspect().dead_letter_groups(GroupBy::Company, filter).await? {
         if let Some(Ok(company)) = group.key.map(CompanyId::new) {
             found.entry(company).or_default().dead = group.count;
         }

@@ -133,7 +133,7 @@ async fn each_read_that_shows_payloads_is_on_record_and_no_other() {
             server.enqueue(job).await;
             let dead = async {
                 let id = recado_core::JobId::new(name).unwrap();
-                while server.engine.store().dead_letter(&id).await.unwrap().is_none() {
+                while server.engine.inspect().dead_letter(&id).await.unwrap().is_none() {
                     tokio::time::sleep(ms(5)).await;
                 }
             };
@@ -193,7 +193,7 @@ async fn an_act_is_finished_when_its_caller_hangs_up() {
     assert!(line.contains("seed-0000") && line.contains("\"version\":1"), "{line}");
     let body: String =
         (0..LINES).map(|n| line.replace("seed-0000", &format!("back-{n:04}")) + "\n").collect();
-    let dead = async || server.engine.store().counts(server.engine.now()).await.unwrap().dead_letters;
+    let dead = async || server.engine.inspect().counts(server.engine.now()).await.unwrap().dead_letters;
 
     let mut caller = server.connect().await;
     let head = format!(

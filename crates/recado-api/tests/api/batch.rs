@@ -89,7 +89,7 @@ async fn a_line_that_is_not_utf_8_or_too_deep_is_refused_alone() {
 async fn ten_thousand_jobs_fit_into_one_batch_and_one_more_does_not() {
     on_each_store(async |server: &Server| {
         // The reference store looks through a list for every id, so it gets only the count that is refused.
-        let is_embedded = server.engine.store().report().await.unwrap().kind == "embedded";
+        let is_embedded = server.engine.inspect().report().await.unwrap().kind == "embedded";
         let mut jobs: Vec<Value> = (0..10_000).map(|n| job(&format!("n{n}"))).collect();
         if is_embedded {
             let answer = server.post_as("/v1/jobs/batch", "application/x-ndjson", lines(&jobs)).await;

@@ -242,7 +242,7 @@ impl Server {
     /// All that is on record, oldest first.
     pub async fn records(&self) -> Vec<AuditEvent> {
         let span = AuditSpan { part: 0, after: 0, newest_first: false };
-        let records = self.engine.store().audit_records(span, 1_000).await.unwrap();
+        let records = self.engine.inspect().audit_records(span, 1_000).await.unwrap();
         records.into_iter().map(|record| record.event).collect()
     }
 

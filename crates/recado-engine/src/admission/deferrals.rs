@@ -33,11 +33,16 @@ struct HoldSpan {
 }
 
 impl HoldSpan {
-    fn see(&mut self, is_on: bool, now: Timestamp) {
-        if is_on || self.is_on {
+    /// Sees that it is on.
+    fn see_on(&mut self, now: Timestamp) {
+        (self.is_on, self.until) = (true, Some(now));
+    }
+
+    /// Sees that it is over.
+    fn see_over(&mut self, now: Timestamp) {
+        if std::mem::take(&mut self.is_on) {
             self.until = Some(now);
         }
-        self.is_on = is_on;
     }
 
     fn held(&self, due_at: Timestamp, by: Timestamp) -> bool {
@@ -46,17 +51,19 @@ impl HoldSpan {
 }
 
 impl Deferrals {
-    /// Notes whether the whole lane is held back now.
-    pub fn record_lane(&self, route: &RouteName, is_held: bool, now: Timestamp) {
-        let mut lanes = self.lanes.lock();
-        match lanes.get_mut(route) {
-            Some(lane) => lane.whole.see(is_held, now),
-            None if is_held => lanes.entry(route.clone()).or_default().whole.see(true, now),
-            None => {}
+    /// Remembers that the whole lane is held back now.
+    pub fn record_held_lane(&self, route: &RouteName, now: Timestamp) {
+        self.lanes.lock().entry(route.clone()).or_default().whole.see_on(now);
+    }
+
+    /// Remembers that the lane is not held back now.
+    pub fn record_free_lane(&self, route: &RouteName, now: Timestamp) {
+        if let Some(lane) = self.lanes.lock().get_mut(route) {
+            lane.whole.see_over(now);
         }
     }
 
-    /// Notes the quota of each bounded company: zero means held back.
+    /// Remembers the quota of each bounded company: zero means held back.
     pub fn record_companies(&self, route: &RouteName, quotas: &HashMap<CompanyId, u32>, now: Timestamp) {
         let mut lanes = self.lanes.lock();
         let mut held = quotas.iter().filter(|(_, quota)| **quota == 0).map(|(company, _)| company).peekable();
@@ -65,10 +72,13 @@ impl Deferrals {
         }
         let lane = lanes.entry(route.clone()).or_default();
         for (company, hold) in &mut lane.companies {
-            hold.see(quotas.get(company) == Some(&0), now);
+            match quotas.get(company) {
+                Some(0) => hold.see_on(now),
+                _ => hold.see_over(now),
+            }
         }
         for company in held {
-            lane.companies.entry(company.clone()).or_default().see(true, now);
+            lane.companies.entry(company.clone()).or_default().see_on(now);
         }
         if lane.companies.len() > COMPANIES_KEPT_MAX {
             lane.companies.retain(|_, hold| hold.is_on);

@@ -114,7 +114,7 @@ impl Reservation {
             let started = self.provider.receivers.start(id, hold_max, bound, sent_at);
             started.map_err(NotStarted::Receiver)?;
         }
-        if !self.provider.start(company, job.progress.attempts_spent == 0, sent_at) {
+        if !self.provider.start(job, sent_at) {
             if let Some(id) = &receiver {
                 self.provider.receivers.end(id, sent_at, sent_at);
             }
@@ -342,7 +342,7 @@ impl Gate {
         let (mut draws, mut of) = (Vec::new(), HashMap::new());
         if let Some((provider, rate)) = provider.and_then(|provider| Some((provider, provider.terms.rate?))) {
             let wanted = u32::try_from(companies.len()).unwrap_or(u32::MAX);
-            draws.push(RateDraw::new(provider.limit.clone(), rate, true, wanted));
+            draws.push(RateDraw::of_all(provider.limit.clone(), rate, wanted));
         }
         let company_rate = provider.and_then(|provider| Some((provider, provider.terms.company_rate?)));
         if company_rate.is_none() && !self.tenants.are_bounded() {
@@ -355,7 +355,7 @@ impl Gate {
             let here = company_rate.map(|(provider, rate)| (provider.company_limit(company, now), rate));
             let everywhere = self.tenants.limit(company);
             let own = here.into_iter().chain(everywhere);
-            draws.extend(own.map(|(limit, rate)| RateDraw::new(limit, rate, false, wanted)));
+            draws.extend(own.map(|(limit, rate)| RateDraw::of_company(limit, rate, wanted)));
             of.insert(company, first..draws.len());
         }
         (draws, of)
@@ -574,7 +574,13 @@ struct RateDraw {
 }
 
 impl RateDraw {
-    fn new(limit: Arc<SharedValue<Limit>>, rate: Rate, bounds_all: bool, wanted: u32) -> Self {
-        RateDraw { limit, rate, bounds_all, wanted, got: 0, used: 0 }
+    /// Makes the draw of all deliveries from the provider's own rate.
+    fn of_all(limit: Arc<SharedValue<Limit>>, rate: Rate, wanted: u32) -> Self {
+        RateDraw { bounds_all: true, ..RateDraw::of_company(limit, rate, wanted) }
+    }
+
+    /// Makes the draw of one company's deliveries.
+    fn of_company(limit: Arc<SharedValue<Limit>>, rate: Rate, wanted: u32) -> Self {
+        RateDraw { limit, rate, bounds_all: false, wanted, got: 0, used: 0 }
     }
 }

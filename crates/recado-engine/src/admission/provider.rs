@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use recado_core::breaker::{Admission, Breaker, BreakerState, BreakerTerms};
 use recado_core::limit::{Limit, Quiet, Rate};
-use recado_core::{Class, CompanyId, Timestamp};
+use recado_core::{Class, CompanyId, Job, Timestamp};
 use tokio::sync::Notify;
 
 use crate::admission::breaker::{DeliveryFeedback, PROVIDERS, ProviderControl};
@@ -351,18 +351,18 @@ impl Provider {
     }
 
     /// A delivery that was granted starts, unless its company has no slot left.
-    pub(crate) fn start(&self, company: &CompanyId, first_try: bool, now: Timestamp) -> bool {
+    pub(crate) fn start(&self, job: &Job, now: Timestamp) -> bool {
         let mut here = self.here.lock();
         if self.terms.company_slots != CompanySlots::All {
             let free = self.unstarted(&here, now);
-            let known = self.company(&mut here, company, now);
+            let known = self.company(&mut here, &job.company, now);
             if self.slots_of(known, free) == 0 {
                 return false;
             }
             known.running += 1;
         }
         here.started += 1;
-        if first_try {
+        if job.progress.attempts_spent == 0 {
             here.retries.first_try();
         }
         true

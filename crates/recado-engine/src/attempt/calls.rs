@@ -127,11 +127,11 @@ impl Attempts {
             // The caller hears of it by a problem, and problems end up in logs.
             failure.reason = Reason::or(&self.routes.redact(&job, &failure.reason), format_args!("***"));
         }
-        self.traces.close(
-            span,
-            !matches!(called, Called::Answered { .. }),
-            ("result", called.as_str().into()),
-        );
+        let result = ("result", called.as_str().into());
+        match called {
+            Called::Answered { .. } => self.traces.close(span, result),
+            _ => self.traces.close_failed(span, result),
+        }
         Ok(Ok(called))
     }
 

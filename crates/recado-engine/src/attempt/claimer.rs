@@ -50,7 +50,10 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
             Err((why, free_at)) => {
                 hold_timer.switch(&attempts.metrics, &route.name, why);
                 let is_held = why.is_some_and(|why| why != HoldKind::Concurrency);
-                gate.deferrals.record_lane(&route.name, is_held, attempts.clock.now());
+                match is_held {
+                    true => gate.deferrals.record_held_lane(&route.name, attempts.clock.now()),
+                    false => gate.deferrals.record_free_lane(&route.name, attempts.clock.now()),
+                }
                 tokio::select! {
                     () = lifecycle.stopping.cancelled() => return,
                     () = any(changes) => {}
@@ -60,7 +63,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
             }
         };
         hold_timer.switch(&attempts.metrics, &route.name, None);
-        gate.deferrals.record_lane(&route.name, false, attempts.clock.now());
+        gate.deferrals.record_free_lane(&route.name, attempts.clock.now());
         let granted = reservation.count();
         waker.reset();
         let turns = || gate.turns(Some(&target.provider), route.hold_max(), granted, attempts.turn_jobs);

@@ -162,7 +162,7 @@ impl Attempts {
         let mut next_at: Option<Timestamp> = None;
         for route in &request.routes {
             if self.gate.pause_of(route).is_some() {
-                self.gate.deferrals.record_lane(route, true, self.clock.now());
+                self.gate.deferrals.record_held_lane(route, self.clock.now());
                 continue;
             }
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
@@ -175,7 +175,7 @@ impl Attempts {
                 match reserving.await {
                     Ok(granted) => reservation = Some(granted),
                     Err(refusal) => {
-                        self.gate.deferrals.record_lane(route, true, self.clock.now());
+                        self.gate.deferrals.record_held_lane(route, self.clock.now());
                         next_at = next_at.into_iter().chain(refusal.until).min();
                         continue;
                     }
@@ -185,7 +185,7 @@ impl Attempts {
             let (turns, free_at) = self.gate.turns(provider, hold_max, wanted, self.turn_jobs);
             next_at = next_at.into_iter().chain(free_at).min();
             let now = self.clock.now();
-            self.gate.deferrals.record_lane(route, false, now);
+            self.gate.deferrals.record_free_lane(route, now);
             self.gate.deferrals.record_companies(route, &turns.quota, now);
             let claim = Claim {
                 pick: Pick::Ready(route.clone()),

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_observe::{Fact, StoreWork};
 use recado_store::{
-    Cancelled, Claim, Claimed, Discard, Discarded, Durability, Enqueued, Extended, JobStore, Pruned, Redrive,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobStore, Pruned, Redrive,
     Redriven, Retention, Settled, Settlement, StoreError, Waker, Watcher,
 };
 use tokio::time::Instant;
@@ -100,10 +100,6 @@ impl JobStore for InstrumentedStore {
 
     fn waker(&self, route: &RouteName) -> Waker {
         self.jobs.waker(route)
-    }
-
-    fn durability(&self) -> Durability {
-        self.jobs.durability()
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {

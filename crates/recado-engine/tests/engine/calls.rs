@@ -68,7 +68,7 @@ async fn a_call_hears_the_providers_answer_and_leaves_no_job_behind() {
     let engine = engine(&given, Counter::default());
     let Called::Answered { answer, .. } = called(&engine, call(None)).await else { panic!("no answer") };
     assert_eq!(answer.unwrap().as_str(), "{\"n\":0}");
-    let counts = engine.store().counts(engine.now()).await.unwrap();
+    let counts = engine.inspect().counts(engine.now()).await.unwrap();
     assert_eq!((counts.ready, counts.delayed, counts.ended), (0, 0, 0));
 }
 

@@ -73,7 +73,7 @@ async fn t17_use_case_2_a_claim_with_an_invalid_procedure_is_put_before_a_person
     let (given, engine) = given_a_claim().await;
     submit_claim(&engine, failed("TISS said INVALID_PROCEDURE_CODE for item 3")).await;
     assert_eq!(given.view(CLAIM).await.status, Status::Failed);
-    let entry = engine.store().dead_letter(&JobId::new(CLAIM).unwrap()).await.unwrap().unwrap();
+    let entry = engine.inspect().dead_letter(&JobId::new(CLAIM).unwrap()).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.failed_attempts), (Cause::Permanent, 1));
     assert!(entry.last_failure_reason.as_str().contains("INVALID_PROCEDURE_CODE"));
 }
@@ -85,7 +85,7 @@ async fn t17_use_case_3_a_claim_that_meets_a_lasting_outage_is_given_up_after_fi
     for _ in 0..6 {
         submit_claim(&engine, failed("TIMEOUT")).await;
     }
-    let entry = engine.store().dead_letter(&JobId::new(CLAIM).unwrap()).await.unwrap().unwrap();
+    let entry = engine.inspect().dead_letter(&JobId::new(CLAIM).unwrap()).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.failed_attempts), (Cause::Exhausted, 6));
     // 5 + 10 + 20 + 40 + 80 minutes, a fifth more or less each, and the first never below five.
     let took = given.clock.now().since(started);

@@ -43,7 +43,7 @@ async fn a_job_that_fails_twice_waits_what_the_policy_says_each_time() {
     assert_eq!(view.job.attempts[0].next_retry_delay_ms, Some(1_000));
     assert_eq!(view.job.attempts[0].rule.as_deref(), Some("smtp/421"));
     let kinds: Vec<_> =
-        engine.store().audit(&view.job.id).await.unwrap().into_iter().map(|event| event.kind).collect();
+        engine.inspect().audit(&view.job.id).await.unwrap().into_iter().map(|event| event.kind).collect();
     assert_eq!(kinds, [AuditKind::RetryScheduled, AuditKind::RetryScheduled, AuditKind::Delivered]);
 }
 
@@ -54,7 +54,7 @@ async fn g3_a_permanent_failure_is_buried_after_one_attempt() {
     let engine = given.mail(&far_end);
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
-    let entry = engine.store().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
+    let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.class, entry.failed_attempts), (Cause::Permanent, Class::Permanent, 1));
     assert_eq!(far_end.count(), 1);
 }
@@ -67,7 +67,7 @@ async fn g7_an_exhausted_job_is_replayed_with_a_fresh_budget_and_leaves_the_queu
     let id = JobId::new("a").unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
-    let entry = engine.store().dead_letter(&id).await.unwrap().unwrap();
+    let entry = engine.inspect().dead_letter(&id).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.failed_attempts), (Cause::Exhausted, 5));
 
     let replay = engine.dlq.replay(&id, None, Some("the provider is back"), Some("ana")).await.unwrap();
@@ -75,14 +75,14 @@ async fn g7_an_exhausted_job_is_replayed_with_a_fresh_budget_and_leaves_the_queu
     // Attempt 6 fails: with a fresh budget that is a retry, not another burial.
     given.until("a", Status::Retrying).await;
     assert!(
-        engine.store().dead_letter(&id).await.unwrap().is_some(),
+        engine.inspect().dead_letter(&id).await.unwrap().is_some(),
         "the entry stays until the job is sent"
     );
     assert_eq!(engine.dlq.replay(&id, None, None, None).await.unwrap(), Replay::AlreadyReplaying);
     given.until("a", Status::Sent).await;
-    assert!(engine.store().dead_letter(&id).await.unwrap().is_none());
+    assert!(engine.inspect().dead_letter(&id).await.unwrap().is_none());
     let replayed =
-        engine.store().audit(&id).await.unwrap().into_iter().find(|event| event.kind == AuditKind::Replayed);
+        engine.inspect().audit(&id).await.unwrap().into_iter().find(|event| event.kind == AuditKind::Replayed);
     assert_eq!(replayed.unwrap().actor.as_deref(), Some("ana"));
     assert_eq!(far_end.count(), 7);
 }
@@ -137,7 +137,7 @@ async fn a_job_whose_time_runs_out_while_it_waits_is_buried_as_expired_without_a
     brief.ttl = Some(Duration::from_secs(60));
     submit(&engine, brief).await;
     given.until("a", Status::Failed).await;
-    let entry = engine.store().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
+    let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.failed_attempts), (Cause::Expired, 0));
     assert!(entry.last_failure_reason.as_str().contains("before it was tried"));
 }
@@ -151,7 +151,7 @@ async fn a_retry_that_would_come_too_late_is_buried_as_expired_at_once() {
     brief.ttl = Some(Duration::from_secs(2));
     submit(&engine, brief).await;
     given.until("a", Status::Failed).await;
-    let entry = engine.store().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
+    let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.failed_attempts), (Cause::Expired, 2));
     assert_eq!(entry.last_failure_code.as_deref(), Some("421"));
 }

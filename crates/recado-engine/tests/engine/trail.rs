@@ -49,7 +49,7 @@ fn kinds(records: &[Record]) -> Vec<AuditKind> {
 pub async fn paused(engine: &Engine, count: usize) {
     for nth in 0..count {
         let act = AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now());
-        engine.store().record(vec![act.reason(format!("pause {nth}")).by(Some("ana"))]).await.unwrap();
+        engine.inspect().record(vec![act.reason(format!("pause {nth}")).by(Some("ana"))]).await.unwrap();
     }
 }
 
@@ -180,7 +180,7 @@ async fn thousands_of_records_go_bite_by_bite_and_in_order() {
     let at = engine.now();
     let act =
         |nth: usize| AuditEvent::about_route("mail", AuditKind::RoutePaused, at).reason(nth.to_string());
-    engine.store().record((0..5_000).map(act).collect()).await.unwrap();
+    engine.inspect().record((0..5_000).map(act).collect()).await.unwrap();
     pass(30).await;
     let records = written(dir.path());
     let reasons: Vec<_> = records.iter().filter_map(|record| record.event().retry_reason).collect();
@@ -218,7 +218,7 @@ async fn a_walk_shows_each_record_once_while_records_move_to_the_files() {
     for order in [Order::NewestFirst, Order::OldestFirst] {
         for nth in 0..6 {
             let act = AuditEvent::about_route("mail", AuditKind::RoutePaused, engine.now());
-            engine.store().record(vec![act.reason(format!("{order:?} {nth}"))]).await.unwrap();
+            engine.inspect().record(vec![act.reason(format!("{order:?} {nth}"))]).await.unwrap();
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let (mut shown, mut place, mut unsealed) = (Vec::new(), None, 0);
@@ -269,7 +269,7 @@ async fn a_walk_shows_each_record_once_however_far_the_files_are_behind() {
         let act = AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now());
         act.reason(format!("{nth:05}"))
     };
-    engine.store().record((0..RECORDS).map(act).collect()).await.unwrap();
+    engine.inspect().record((0..RECORDS).map(act).collect()).await.unwrap();
     let whole: Vec<String> = (0..RECORDS).map(|nth| format!("{nth:05}")).collect();
     assert_eq!(walked(&engine, Order::OldestFirst, 6_000).await, whole);
     let mut newest_first = walked(&engine, Order::NewestFirst, 6_000).await;

@@ -65,7 +65,7 @@ async fn f11_a_permanent_report_is_buried_with_its_stack_trace() {
     submit(&engine, submission("a")).await;
     let lease = engine.attempts.lease(&request(Duration::ZERO)).await.unwrap().remove(0);
     engine.attempts.report(vec![(lease.token, failed("550", "no such user"))]).await.unwrap();
-    let entry = engine.store().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
+    let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
     assert_eq!(entry.cause, Cause::Permanent);
     assert_eq!(entry.stack_trace.as_deref(), Some("at line 1"));
 }

@@ -45,7 +45,7 @@ pub enum Imported {
 }
 
 /// A line that could be read.
-struct Line<'a> {
+struct ImportLine<'a> {
     read: Read,
     /// Its digest.
     key: String,
@@ -81,7 +81,7 @@ impl DeadLetters {
                     Ok(read) => match forgotten.recorded_as(&read.transfer.job) {
                         Some(recorded_as) => Imported::Erased { id: read.transfer.job.id, recorded_as },
                         None => {
-                            let taking = Line { read, key: digest(line), at: answers.len(), actor };
+                            let taking = ImportLine { read, key: digest(line), at: answers.len(), actor };
                             self.consider(taking, &mut room, &mut taken).await?
                         }
                     },
@@ -109,12 +109,13 @@ impl DeadLetters {
     /// Looks at one line. What is to be taken is known until the store has it.
     async fn consider(
         &self,
-        line: Line<'_>,
+        line: ImportLine<'_>,
         room: &mut u64,
         taken: &mut Taken,
     ) -> Result<Imported, EngineError> {
-        let Line { read, key, at, actor } = line;
-        let (id, is_export) = (read.transfer.job.id.clone(), read.is_export);
+        let ImportLine { read, key, at, actor } = line;
+        let id = read.transfer.job.id.clone();
+        let from = if read.is_export { "an export" } else { "an archive" };
         let is_known = taken.transfers.iter().any(|other| other.job.id == id)
             || self.store.kv_get(NAMESPACE, &key, self.clock.now()).await?.is_some();
         let returning = if is_known { None } else { self.may_return(read).await? };
@@ -124,7 +125,7 @@ impl DeadLetters {
         }
         *room -= 1;
         taken.places.push((at, key));
-        taken.transfers.push(self.renewed(transfer, is_export, actor));
+        taken.transfers.push(self.renewed(transfer, from, actor));
         Ok(Imported::Known(id))
     }
 
@@ -160,14 +161,13 @@ impl DeadLetters {
     }
 
     /// Its time begins anew, or the next round of the janitor would end it; when it came to the queue stays.
-    fn renewed(&self, mut transfer: JobSnapshot, is_export: bool, actor: Option<&str>) -> JobSnapshot {
+    fn renewed(&self, mut transfer: JobSnapshot, from: &str, actor: Option<&str>) -> JobSnapshot {
         let now = self.clock.now();
         if let Some(entry) = &mut transfer.dead_letter {
             // Who wrote the line had a clock of their own.
             entry.moved_at = entry.moved_at.min(now);
             entry.ttl = now.since(entry.moved_at) + self.routes.terms_of(&entry.route).dead_letter_ttl;
         }
-        let from = if is_export { "an export" } else { "an archive" };
         // The record says how far it vouches for the entry.
         let words = match transfer.audit.is_empty() {
             true => format!("Brought back from {from}, which alone tells of what was before"),

@@ -44,7 +44,7 @@ struct Label {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Line {
+struct ArchiveLine {
     recado: Box<str>,
     version: u32,
     /// The time of the export; absent in an archive's line.
@@ -106,7 +106,7 @@ struct Line {
 /// The line of a dead letter, without its end; `None` when the job is not one. Exported at this time, or archived.
 pub fn write(transfer: &JobSnapshot, exported_at: Option<Timestamp>) -> Option<String> {
     let JobSnapshot { job, body_hash, dead_letter: Some(entry), audit, .. } = transfer else { return None };
-    let line = Line {
+    let line = ArchiveLine {
         recado: KIND.into(),
         version: VERSION,
         exported_at,
@@ -190,7 +190,7 @@ pub fn read(line: &str) -> Result<Read, String> {
         ));
     }
     let checksum: Option<Box<str>> = checksum_of(line).ok().map(Into::into);
-    let line: Line = serde_json::from_str(line).map_err(|error| unreadable(line, &error))?;
+    let line: ArchiveLine = serde_json::from_str(line).map_err(|error| unreadable(line, &error))?;
     let wrong = |what: &str| format!("has {what}; take the line as it was written");
     if let Some(what) = line.fault() {
         return Err(wrong(what));
@@ -205,7 +205,7 @@ pub fn read(line: &str) -> Result<Read, String> {
     Ok(Read { transfer: transfer(line, BodyHash(body_hash), priority), is_export })
 }
 
-impl Line {
+impl ArchiveLine {
     /// A fault that no accepted job could have.
     fn fault(&self) -> Option<&'static str> {
         let is_odd = |id: &Option<Box<str>>| id.as_deref().is_some_and(|id| wrong_length(id).is_some());
@@ -256,7 +256,7 @@ fn unreadable(line: &str, error: &serde_json::Error) -> String {
     format!("is no whole dead letter: {what}; take the line as it was written")
 }
 
-fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> JobSnapshot {
+fn transfer(line: ArchiveLine, body_hash: BodyHash, priority: Priority) -> JobSnapshot {
     let entry = DeadLetter {
         job_id: line.job_id.clone(),
         company: line.company_id.clone(),
