@@ -7,7 +7,7 @@ use crate::{Outcome, cargo, setup, tidy};
 /// What is run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
 /// store's files, about pages and configuration alone, or only waits.
 const ON_REDIS: [&str; 2] = ["systems", "cli"];
-const NOT_ON_REDIS: [&str; 12] = [
+const NOT_ON_REDIS: [&str; 11] = [
     "cli::configuring",
     "cli::damage",
     "cli::moved_directory",
@@ -15,7 +15,6 @@ const NOT_ON_REDIS: [&str; 12] = [
     "cli::starting",
     "cli::redis",
     "systems::addresses",
-    "systems::real_waits",
     "systems::described",
     "systems::documented",
     "systems::observing::g18",

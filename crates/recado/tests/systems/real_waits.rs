@@ -1,7 +1,6 @@
 //! Waits at their required length: the providers' timeouts and WhatsApp's schedule.
 //!
-//! These tests cost time and next to no work. The module's name brings them to the front of the list, so
-//! that they wait while the others run. Absent are the timeouts of the database and of Redis, which are no
+//! These tests cost time and next to no work, so `cargo xtask nightly` runs them. Absent are the timeouts of the database and of Redis, which are no
 //! providers.
 
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use super::scene::{Scene, tries};
 const LATE_MAX_MS: i64 = 3_000;
 
 #[test]
+#[ignore = "it waits for minutes: `cargo xtask nightly` runs it"]
 fn f13_each_route_gives_up_on_a_silent_provider_at_its_required_time() {
     let (instagram, tiktok) = (graph::start(), tiktok::start());
     let (youtube, openai, customer) = (youtube::start(), openai::start(), receiver::start());
@@ -69,6 +69,7 @@ fn ended(scene: &Scene, id: &str, patience: Duration) -> Value {
 }
 
 #[test]
+#[ignore = "it waits for minutes: `cargo xtask nightly` runs it"]
 fn w2_untouched_the_schedule_is_at_once_then_5_seconds_30_seconds_and_5_minutes() {
     let far_end = evolution::start();
     let scene = Scene::with(&evolution::provider(&far_end));
