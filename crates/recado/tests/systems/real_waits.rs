@@ -1,7 +1,7 @@
 //! Waits at their required length: the providers' timeouts and WhatsApp's schedule.
 //!
-//! These tests cost time and next to no work, so `cargo xtask nightly` runs them. Absent are the timeouts of the database and of Redis, which are no
-//! providers.
+//! These tests cost time and next to no work, so `cargo xtask nightly` runs them. Absent are the timeouts of the
+//! database and of Redis, which are no providers.
 
 use std::time::{Duration, Instant};
 
