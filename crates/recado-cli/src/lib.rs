@@ -89,7 +89,7 @@ enum Command {
     },
     /// Routes: who carries them, pausing one.
     Routes(admin::routes::RoutesArgs),
-    /// Tenants: how each fares, how it is treated.
+    /// Show tenants with their counts and turns; set their weight, limit or pause.
     Tenants(admin::tenants::TenantsArgs),
     /// The nodes that share the store: health, share of the work.
     Nodes(monitor::nodes::NodesArgs),

@@ -18,7 +18,7 @@ pub enum HoldsCommand {
     #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds list --json")]
     List(ListArgs),
     /// Lift a hold, so that its jobs go out.
-    #[command(after_help = "EXAMPLES:\n  recado holds lift hold_4f0c… --reason 'their receiver is mended'")]
+    #[command(after_help = "EXAMPLES:\n  recado holds lift hold_4f0c… --reason 'their receiver is fixed'")]
     Lift(LiftArgs),
 }
 

@@ -12,10 +12,10 @@ use crate::{Done, ServerArgs};
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado alerts\n  recado alerts --rules\n  recado alerts --json")]
 pub struct AlertsArgs {
-    /// Show every rule instead of what rings.
+    /// Show every rule instead of the firing alerts.
     #[arg(long)]
     rules: bool,
-    /// Print JSON: what rings and every rule.
+    /// Print JSON: firing alerts and every rule.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub async fn run(args: AlertsArgs, screen: &mut Screen) -> Done {
     if args.json {
         screen.json(&list)?;
     } else if args.rules {
-        let heads = ["alert", "state", "severity", "rings above", "over", "on at least", "after"];
+        let heads = ["alert", "state", "severity", "fires above", "over", "on at least", "after"];
         screen.table(&heads, list.rules.iter().map(rule).collect())?;
     } else {
         let heads = ["alert", "severity", "about", "since", "message"];
@@ -50,7 +50,7 @@ fn row(alert: &Alert, rules: &[AlertRule]) -> Vec<Field> {
     ]
 }
 
-/// The reason why an alert still rings although its figure is back under the limit.
+/// Says why an alert still fires although its figure is back under the limit.
 fn why_still(alert: &Alert, rules: &[AlertRule]) -> String {
     let rule = rules.iter().find(|rule| rule.name == alert.name);
     match (alert.calm_since, alert.clears_at, rule) {

@@ -157,7 +157,7 @@ impl Gate {
         self.shared.save_with_audit(&[(&*limit, Some(step))], &|_| vec![audit.clone()]).await?;
         provider.changed.notify_waiters();
         self.changed.notify_waiters();
-        tracing::warn!(holdId = id, provider = %hold.provider, scope = hold.scope.parts().join(" ").trim_end(), reason, actor, "HoldReason lifted by hand");
+        tracing::warn!(holdId = id, provider = %hold.provider, scope = hold.scope.parts().join(" ").trim_end(), reason, actor, "Hold lifted by hand");
         Ok(Some(hold))
     }
 }

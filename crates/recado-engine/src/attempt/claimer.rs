@@ -2,7 +2,7 @@
 //!
 //! It asks the provider first and claims second, so what may not go out stays in its lane. What it claimed it takes
 //! from the rates before it sends it; what other nodes were faster with goes back untouched. It sleeps until the
-//! store rings, until the next job is due, until the provider or a tenant is free again, whichever comes first; it
+//! store wakes it, until the next job is due, until the provider or a tenant is free again, whichever comes first; it
 //! never polls. A route with several providers asks them in order.
 
 use std::collections::HashMap;

@@ -107,7 +107,7 @@ pub fn data_dir(config: &Config, running: bool, now: Timestamp) -> Vec<Finding> 
     findings
 }
 
-/// The alert of the running server that its trail's files fall behind, if that rings.
+/// The alert of the running server that its trail's files fall behind, if it fires.
 pub async fn audit_late(client: &Client) -> Option<Alert> {
     // A server that does not answer this is told of in a line of its own.
     client.alerts().await.ok()?.items.into_iter().find(|alert| alert.name == "audit_late")
@@ -125,7 +125,7 @@ pub fn audit_dir(config: &Config, late: Option<Alert>) -> Finding {
     match (written, late) {
         (Ok(()), Some(alert)) => Finding::note(
             "audit trail",
-            format!("{shown} can be written from here, yet the server rings: {}", alert.message),
+            format!("{shown} can be written from here, yet the server has an alert: {}", alert.message),
             format!(
                 "its log says why (`Cannot write the audit trail`): make room, or let its user write there; {}",
                 alert.runbook
