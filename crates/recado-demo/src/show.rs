@@ -117,7 +117,7 @@ fn what_happens(timetable: &Timetable) -> Vec<String> {
 
 fn what_to_look_at(url: &str) -> Vec<String> {
     let pages = [
-        ("/", "what waits, what fails, what rings".to_owned()),
+        ("/", "what waits, what fails, which alerts fire".to_owned()),
         (
             "/#/dlq",
             format!("why letters died, and the way back; {CARELESS} has an address book full of slips"),

@@ -62,7 +62,7 @@ fn audit_files_that_cannot_be_written_ring_everywhere_until_they_have_everything
     // From a directory of its own the doctor sees nothing wrong but what the server says.
     let said = story.scene.run(&Place::new(), &["doctor"]).done();
     let line = said.lines().find(|line| line.starts_with("! audit trail: ")).unwrap_or_default();
-    assert!(line.contains("yet the server rings: the audit trail's files are "), "{said}");
+    assert!(line.contains("yet the server has an alert: the audit trail's files are "), "{said}");
     assert!(said.contains("alerts.md#audit_late"), "{said}");
 
     mount(place, "disk");
