@@ -10,7 +10,8 @@ const ENGINE: &str = "crates/recado-engine/src";
 /// Checks that each module of the engine uses only those in rows above its own.
 pub fn check(faults: &mut Vec<String>) -> Outcome {
     let folder = root().join(ENGINE);
-    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let read =
+        |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let rows = rows_of(&read(&folder.join("lib.rs"))?);
     for path in source_files(&folder)? {
         let relative = path.strip_prefix(&folder).unwrap_or(&path).to_owned();
@@ -38,7 +39,8 @@ pub fn check(faults: &mut Vec<String>) -> Outcome {
 /// Returns the row of each module: the links in the first column of a table in the crate's documentation.
 fn rows_of(lib: &str) -> BTreeMap<String, usize> {
     let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | [`")?.split(" | ").next());
-    let modules = |row: &str| row.split("`] [`").map(|name| name.trim_end_matches("`]").to_owned()).collect::<Vec<_>>();
+    let modules =
+        |row: &str| row.split("`] [`").map(|name| name.trim_end_matches("`]").to_owned()).collect::<Vec<_>>();
     rows.enumerate().flat_map(|(at, row)| modules(row).into_iter().map(move |name| (name, at))).collect()
 }
 
@@ -72,9 +74,12 @@ mod tests {
 
     #[test]
     fn the_table_of_rooms_is_read_and_a_use_of_a_lower_room_is_found() {
-        let rows = rows_of("//! | room | duty |\n//! |---|---|\n//! | [`clock`] [`route`] | time |\n//! | [`dlq`] | x |\n");
+        let rows = rows_of(
+            "//! | room | duty |\n//! |---|---|\n//! | [`clock`] [`route`] | time |\n//! | [`dlq`] | x |\n",
+        );
         assert_eq!((rows["clock"], rows["route"], rows["dlq"]), (0, 0, 1));
-        let used = used_modules("use crate::clock::Clock;\n// crate::not::this\n#[cfg(test)]\nuse crate::dlq;");
+        let used =
+            used_modules("use crate::clock::Clock;\n// crate::not::this\n#[cfg(test)]\nuse crate::dlq;");
         assert_eq!(used, ["clock"]);
     }
 }

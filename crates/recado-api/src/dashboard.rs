@@ -17,8 +17,8 @@ use recado_wire::{Code, Problem};
 
 use crate::answer::{ApiError, shown_name};
 use crate::extract::TwoPathSegments;
-use crate::openapi::GateProblems;
 use crate::handlers::probes;
+use crate::openapi::GateProblems;
 
 /// The last two make the browser itself refuse what would turn text into markup or script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \

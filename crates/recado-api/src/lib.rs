@@ -7,7 +7,7 @@
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`wrong_tokens`] | counts and logs wrong tokens, and answers many of them late |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
-//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`holds`] [`routes`] [`tenants`] [`nodes`] [`alerts`] [`audit`] [`kpis`] [`metrics`] [`probes`] | the resources |
+//! | [`handlers`] | the resources, a file each |
 //! | [`dashboard`] | the pages that people work in |
 //! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
@@ -21,7 +21,6 @@
 //!
 //! Deliberately absent: TLS, sessions and rate limits of callers with a token (a proxy's work), and payloads in logs.
 
-mod handlers;
 mod answer;
 mod answer_memory;
 mod body;
@@ -34,6 +33,7 @@ mod detached_acts;
 mod document;
 mod extract;
 mod gate;
+mod handlers;
 mod openapi;
 mod serve;
 mod state;
@@ -46,6 +46,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::answer::{ApiError, shown_name};
+use crate::handlers::{
+    accounts, alerts, archive, audit, batch, bulk, calls, decisions, dlq, endpoints, events, holds, jobs,
+    kpis, leases, metrics, nodes, probes, providers, routes as route_handlers, tenants,
+};
 
 pub use gate::{EmptyToken, Hosts, Token};
 pub use serve::{ServeLimits, serve};
@@ -93,9 +97,9 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(providers::failure))
         .routes(routes!(holds::list))
         .routes(routes!(holds::lift))
-        .routes(routes!(routes::list))
-        .routes(routes!(routes::pause))
-        .routes(routes!(routes::resume))
+        .routes(routes!(route_handlers::list))
+        .routes(routes!(route_handlers::pause))
+        .routes(routes!(route_handlers::resume))
         .routes(routes!(tenants::list))
         .routes(routes!(tenants::show, tenants::set))
         .routes(routes!(nodes::list))

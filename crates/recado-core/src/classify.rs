@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine_code::EngineCode;
 use crate::outcome::{Fault, FaultKind, NetworkKind, Outcome};
+use crate::rules::RuleSet;
 use crate::values::payload::Payload;
 use crate::values::reason::Reason;
-use crate::rules::RuleSet;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]

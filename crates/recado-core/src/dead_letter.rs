@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::Checksum;
 use crate::classify::Class;
 use crate::job::{Attempt, Job, remember};
+use crate::transition::Burial;
 use crate::values::name::{CompanyId, JobId, RouteName};
 use crate::values::payload::Payload;
 use crate::values::reason::Reason;
 use crate::values::time::Timestamp;
-use crate::transition::Burial;
 
 /// Time that an entry is kept unless configured otherwise.
 pub const DEAD_LETTER_TTL_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -11,9 +11,9 @@ use crate::engine_code::EngineCode;
 use crate::job::{Attempt, AttemptResult, Job, RecipientResult};
 use crate::lease::{Lease, LostLease};
 use crate::policy::{Draw, Policy};
+use crate::transition::{Burial, Transition};
 use crate::values::reason::Reason;
 use crate::values::time::Timestamp;
-use crate::transition::{Burial, Transition};
 use crate::words::counted;
 
 /// Shortest wait that a `Retry-After` can bring about.

@@ -11,10 +11,10 @@ use crate::audit::whole_minutes;
 use crate::classify::{Blame, Class};
 use crate::dead_letter::Cause;
 use crate::job::{Attempt, Job, Status};
+use crate::transition::{Burial, Transition};
 use crate::values::name::CompanyId;
 use crate::values::payload::digest_of;
 use crate::values::time::Timestamp;
-use crate::transition::{Burial, Transition};
 use crate::words::{replay_advice, uncertain_attempts};
 
 macro_rules! kinds {

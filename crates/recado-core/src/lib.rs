@@ -8,7 +8,6 @@
 //! [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines; [`breaker`], [`limit`] and
 //! [`fairness`] hold lanes back; [`redact`] masks a provider's words for readers who may not see the payload.
 
-pub mod values;
 pub mod audit;
 pub mod breaker;
 pub mod checksum;
@@ -28,9 +27,9 @@ pub mod retry_after;
 pub mod rules;
 pub mod tiss_decision;
 pub mod transition;
+pub mod values;
 pub mod words;
 
-pub use values::{json, name, payload, random, reason, time, trace};
 pub use audit::{AuditEvent, AuditKind};
 pub use checksum::{Checksum, Damage};
 pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
@@ -39,12 +38,13 @@ pub use engine_code::EngineCode;
 pub use event::{Event, EventData, EventKind};
 pub use job::{Attempt, AttemptResult, Job, NewJob, Pin, Priority, Progress, RecipientResult, Status};
 pub use lease::{Lease, LeaseToken, LostLease};
-pub use values::name::{CompanyId, JobId, RouteName};
 pub use outcome::{Fault, FaultKind, NetworkKind, Outcome, PartialDelivery, RefusedRecipient};
-pub use values::payload::{BodyHash, Payload};
 pub use policy::{Backoff, CapApplies, Draw, Jitter, Policy};
+pub use transition::{Burial, Transition};
+pub use values::name::{CompanyId, JobId, RouteName};
+pub use values::payload::{BodyHash, Payload};
 pub use values::random::{Random, UuidV7};
 pub use values::reason::Reason;
 pub use values::time::Timestamp;
 pub use values::trace::TraceParent;
-pub use transition::{Burial, Transition};
+pub use values::{json, name, payload, random, reason, time, trace};

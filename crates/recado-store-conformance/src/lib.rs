@@ -34,11 +34,11 @@ use async_trait::async_trait;
 
 use recado_store::Store;
 
-mod suite;
 pub mod faulty;
 mod given;
 mod model;
 mod property_test;
+mod suite;
 mod turn_bound;
 
 pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_partitions};

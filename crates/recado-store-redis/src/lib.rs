@@ -27,14 +27,14 @@
 //! Deliberately absent: a clock (time comes with every verb, and leases end by it; [`orphan_grace`] only says when expired
 //! leases may be taken over), and reading from replicas.
 
-mod verbs;
-mod codec;
 pub mod check;
+mod codec;
 mod format;
 pub mod link;
 mod orphan_grace;
 mod scripts;
 mod store;
+mod verbs;
 mod wakeups;
 
 pub use format::FORMAT_VERSION;

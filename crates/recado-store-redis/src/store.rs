@@ -16,17 +16,17 @@ use recado_store::{
 use tokio::task::JoinSet;
 
 use crate::codec::answer::Answer;
-use crate::verbs::batcher::{self, Batcher};
-use crate::verbs::claim::Claims;
-use crate::verbs::enqueue::Intake;
-use crate::format::{self, Format};
 use crate::codec::keys::Root;
+use crate::codec::token::Token;
+use crate::format::upgrade;
+use crate::format::{self, Format};
 use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
 use crate::orphan_grace::OrphanGrace;
 use crate::scripts::Scripts;
+use crate::verbs::batcher::{self, Batcher};
+use crate::verbs::claim::Claims;
+use crate::verbs::enqueue::Intake;
 use crate::verbs::settle::HeadCache;
-use crate::codec::token::Token;
-use crate::format::upgrade;
 use crate::wakeups::Wakeups;
 
 /// A handle. The tasks that run batches keep the store open.

@@ -4,8 +4,8 @@ use recado_core::words::{replay_advice, uncertain_attempts};
 use recado_core::{Cause, Class, CompanyId, DeadLetterState, JobId, Payload, RouteName, Status, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::Attempt;
 use crate::format::read::{Body, Faults, Fields, Params, Query};
+use crate::jobs::Attempt;
 
 /// A job that could not be delivered, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

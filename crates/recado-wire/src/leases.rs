@@ -4,9 +4,9 @@ use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp, TraceParent};
 use serde::{Deserialize, Serialize};
 
 use crate::DURATION_MAX_MS;
-use crate::jobs::Attempt;
 use crate::format::problem::Problem;
 use crate::format::read::{Body, Faults, Fields};
+use crate::jobs::Attempt;
 
 /// Leases at most for one request.
 pub const LEASES_MAX: u32 = 1_000;

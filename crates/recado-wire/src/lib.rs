@@ -9,7 +9,6 @@
 //!
 //! Deliberately absent: HTTP. Neither a server nor a client library is known here.
 
-pub mod format;
 pub mod accounts;
 pub mod alerts;
 pub mod archive;
@@ -20,6 +19,7 @@ pub mod decisions;
 pub mod dlq;
 pub mod endpoints;
 pub mod events;
+pub mod format;
 pub mod health;
 pub mod holds;
 pub mod jobs;
@@ -30,11 +30,10 @@ pub mod providers;
 pub mod routes;
 pub mod tenants;
 
-
-pub use format::{problem, read};
 #[cfg(feature = "openapi")]
 pub use format::components;
 pub use format::problem::{Code, FieldFault, Problem};
+pub use format::{problem, read};
 
 /// Items at most on one page of a list.
 pub const PAGE_ITEMS_MAX: u32 = 1_000;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::DURATION_MAX_MS;
 use crate::dlq::WORDS_LEN_MAX;
-use crate::jobs::WaitingFor;
 use crate::format::read::{Body, Faults, Fields};
+use crate::jobs::WaitingFor;
 
 /// A provider: guarded by a circuit breaker and limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

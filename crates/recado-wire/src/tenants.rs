@@ -4,9 +4,9 @@ use recado_core::{CompanyId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::INT32_MAX;
+use crate::format::read::{Body, Faults, Fields, Params, Query};
 use crate::jobs::WaitingFor;
 use crate::providers::check_length;
-use crate::format::read::{Body, Faults, Fields, Params, Query};
 
 pub const WEIGHT_MAX: u32 = 100;
 
@@ -132,7 +132,11 @@ pub struct TenantChange {
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 100))]
     pub weight: Option<u32>,
     /// Deliveries at most that start in a minute, over all routes; `null` for no bound.
-    #[serde(default, deserialize_with = "crate::format::read::or_null", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::format::read::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1, maximum = 2147483647))]
     pub max_per_minute: Option<Option<u32>>,
     /// While it is paused its jobs wait and spend no attempt.

@@ -23,11 +23,11 @@ use recado_wire::{Code, NDJSON, Problem};
 
 use crate::answer::ApiError;
 use crate::answer_memory::Reader;
-use crate::handlers::batch;
 use crate::body::{self, Format};
 use crate::csv;
-use crate::handlers::dlq::store_filter;
 use crate::extract::{Actor, CheckedQuery};
+use crate::handlers::batch;
+use crate::handlers::dlq::store_filter;
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 

@@ -10,8 +10,8 @@ use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 use crate::answer::{self, ApiError, shown_name};
 use crate::cursor::{self, List};
 use crate::extract::{Actor, CheckedQuery, PathSegment};
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::handlers::providers::read_reason;
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 fn show(hold: OutsideHold) -> Hold {

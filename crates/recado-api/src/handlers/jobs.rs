@@ -20,10 +20,10 @@ use crate::answer::{self, ApiError};
 use crate::answer_memory::{AnswerPermit, ItemPermit};
 use crate::body;
 use crate::cursor::{self, List};
-use crate::handlers::dlq::show_archived;
 use crate::extract::{self, Actor, CheckedQuery, JobIdPath};
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
+use crate::handlers::dlq::show_archived;
 use crate::handlers::providers::waiting_for;
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Time that one page of a list looks for matches that are few and far between.

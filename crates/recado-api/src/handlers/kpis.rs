@@ -14,8 +14,8 @@ use recado_wire::{Code, Problem};
 
 use crate::answer::{self, ApiError};
 use crate::extract::CheckedQuery;
-use crate::openapi::ReadProblems;
 use crate::handlers::providers::millis;
+use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
 /// Success after retry, mean attempts, lost share, time to success, and the technical figures, each

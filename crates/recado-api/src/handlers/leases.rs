@@ -16,9 +16,9 @@ use recado_wire::{Code, Problem, SETTLE_REPORTS_MAX};
 
 use crate::answer::{self, ApiError};
 use crate::answer_memory::Reader;
-use crate::handlers::batch::split;
 use crate::body::{self, Format};
 use crate::extract::LeaseTokenPath;
+use crate::handlers::batch::split;
 use crate::openapi::WriteProblems;
 use crate::state::ApiState;
 

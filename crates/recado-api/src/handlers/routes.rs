@@ -10,8 +10,8 @@ use recado_wire::{Code, Problem};
 
 use crate::answer::{self, ApiError, shown_name};
 use crate::extract::{Actor, CheckedQuery, PathSegment};
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::handlers::providers::{millis, read_reason, show_pause, waiting_for};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {

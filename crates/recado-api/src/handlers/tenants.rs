@@ -21,8 +21,8 @@ use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::handlers::jobs::why_due_and_waiting;
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::handlers::providers::waiting_for;
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 const _: () = assert!(WEIGHT_MAX == recado_engine::admission::tenant_limits::WEIGHT_MAX);

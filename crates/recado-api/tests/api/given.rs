@@ -171,6 +171,7 @@ impl Default for Setup {
 pub struct Server {
     pub address: SocketAddr,
     pub engine: Engine,
+    store: Arc<dyn Store>,
     pub closing: CancellationToken,
     pub http: reqwest::Client,
     _answers: AnswerCheck,
@@ -190,7 +191,8 @@ impl Server {
             }
         };
         let routes = Routes::new(routes().into_iter().chain(setup.routes));
-        let mut parts = Parts::new(store, routes, settings(), Arc::new(SystemClock), Random::from_seed(7));
+        let mut parts =
+            Parts::new(store.clone(), routes, settings(), Arc::new(SystemClock), Random::from_seed(7));
         parts.providers = setup.providers.into_iter().map(|(name, terms)| (name.into(), terms)).collect();
         parts.dead_letters = setup.dead_letters;
         if let Some(policy) = setup.webhooks {
@@ -211,7 +213,7 @@ impl Server {
         let router = answers.around(router(ApiState::new(engine.clone(), options)));
         let serving = tokio::spawn(serve(listener, router, setup.serve, closing.clone().cancelled_owned()));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Server { address, engine, closing, http, _answers: answers, serving, dir }
+        Server { address, engine, store, closing, http, _answers: answers, serving, dir }
     }
 
     pub async fn plain() -> Server {
@@ -242,7 +244,7 @@ impl Server {
     /// All that is on record, oldest first.
     pub async fn records(&self) -> Vec<AuditEvent> {
         let span = AuditSpan { part: 0, after: 0, newest_first: false };
-        let records = self.engine.inspect().audit_records(span, 1_000).await.unwrap();
+        let records = self.store.audit_records(span, 1_000).await.unwrap();
         records.into_iter().map(|record| record.event).collect()
     }
 

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_observe::{Fact, StoreWork};
 use recado_store::{
-    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobStore, Pruned, Redrive,
-    Redriven, Retention, Settled, Settlement, StoreError, Waker, Watcher,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobStore, Pruned, Redrive, Redriven,
+    Retention, Settled, Settlement, StoreError, Waker, Watcher,
 };
 use tokio::time::Instant;
 

@@ -33,7 +33,7 @@ async fn how_late_the_files_are_is_a_figure_and_grows_while_they_cannot_be_writt
     let late = late_s(&engine).await;
     assert!(late >= 599.0, "{late}");
     std::fs::remove_file(&files).unwrap();
-    paused(&engine, 1).await;
+    paused(&given, &engine, 1).await;
     pass(60).await;
     let late = late_s(&engine).await;
     assert!(late <= 2.0, "{late}");
@@ -56,7 +56,7 @@ async fn files_that_cannot_be_written_for_five_minutes_ring_until_they_are_whole
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let files = in_the_way(&dir);
     let engine = archiving(&given, &["ok"], &files);
-    paused(&engine, 3).await;
+    paused(&given, &engine, 3).await;
     pass(300).await;
     assert!(rings(&engine).is_empty());
     pass(55).await;
@@ -91,7 +91,7 @@ async fn files_that_were_whole_at_a_stop_are_as_late_as_that_stop_is_ago() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let files = dir.path().join("audit");
     let engine = archiving(&given, &["ok"], &files);
-    paused(&engine, 1).await;
+    paused(&given, &engine, 1).await;
     // Nothing happens for long, and nothing is written down about it.
     pass(3_600).await;
     engine.stop().await.unwrap();
@@ -141,7 +141,7 @@ async fn the_node_that_rings_knows_how_late_the_files_of_another_are() {
     let first = archivist(&given, &bell, &files);
     pass(2).await;
     let (second, _) = node(&given, &bell, "node-2", there.path());
-    paused(&second, 2).await;
+    paused(&given, &second, 2).await;
     pass(290).await;
     assert!(rings(&second).is_empty());
     pass(100).await;

@@ -81,8 +81,13 @@ async fn g7_an_exhausted_job_is_replayed_with_a_fresh_budget_and_leaves_the_queu
     assert_eq!(engine.dlq.replay(&id, None, None, None).await.unwrap(), Replay::AlreadyReplaying);
     given.until("a", Status::Sent).await;
     assert!(engine.inspect().dead_letter(&id).await.unwrap().is_none());
-    let replayed =
-        engine.inspect().audit(&id).await.unwrap().into_iter().find(|event| event.kind == AuditKind::Replayed);
+    let replayed = engine
+        .inspect()
+        .audit(&id)
+        .await
+        .unwrap()
+        .into_iter()
+        .find(|event| event.kind == AuditKind::Replayed);
     assert_eq!(replayed.unwrap().actor.as_deref(), Some("ana"));
     assert_eq!(far_end.count(), 7);
 }

@@ -46,10 +46,10 @@ fn kinds(records: &[Record]) -> Vec<AuditKind> {
     records.iter().map(|record| record.event().kind).collect()
 }
 
-pub async fn paused(engine: &Engine, count: usize) {
+pub async fn paused(given: &Given, engine: &Engine, count: usize) {
     for nth in 0..count {
         let act = AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now());
-        engine.inspect().record(vec![act.reason(format!("pause {nth}")).by(Some("ana"))]).await.unwrap();
+        given.store.record(vec![act.reason(format!("pause {nth}")).by(Some("ana"))]).await.unwrap();
     }
 }
 
@@ -63,7 +63,7 @@ async fn t14_what_is_decided_and_done_goes_to_the_files_with_whom_it_was_about()
     let engine = archiving(&given, &["421", "ok"], dir.path());
     submit(&engine, of_maria("a")).await;
     given.until("a", Status::Sent).await;
-    paused(&engine, 1).await;
+    paused(&given, &engine, 1).await;
     pass(5).await;
     let records = written(dir.path());
     assert_eq!(kinds(&records), [AuditKind::RetryScheduled, AuditKind::Delivered, AuditKind::ProviderPaused]);
@@ -88,7 +88,7 @@ async fn a_stop_leaves_nothing_behind_and_the_next_start_goes_on() {
     engine.stop().await.unwrap();
     assert_eq!(kinds(&written(dir.path())), [AuditKind::Delivered], "no look was due yet");
     let engine = archiving(&given, &["ok"], dir.path());
-    paused(&engine, 3).await;
+    paused(&given, &engine, 3).await;
     engine.stop().await.unwrap();
     assert_eq!(written(dir.path()).len(), 4);
 }
@@ -98,18 +98,18 @@ async fn files_put_back_from_a_backup_get_again_what_the_store_still_has() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let (files, backup) = (dir.path().join("audit"), dir.path().join("backup"));
     let engine = archiving(&given, &["ok"], &files);
-    paused(&engine, 3).await;
+    paused(&given, &engine, 3).await;
     engine.stop().await.unwrap();
     copy(&files, &backup);
     let engine = archiving(&given, &["ok"], &files);
-    paused(&engine, 4).await;
+    paused(&given, &engine, 4).await;
     engine.stop().await.unwrap();
     assert_eq!(written(&files).len(), 7);
     std::fs::remove_dir_all(&files).unwrap();
     copy(&backup, &files);
     assert_eq!(written(&files).len(), 3, "four are lost to the files");
     let engine = archiving(&given, &["ok"], &files);
-    paused(&engine, 2).await;
+    paused(&given, &engine, 2).await;
     engine.stop().await.unwrap();
     let numbers: Vec<_> = written(&files).iter().map(source_number).collect();
     assert_eq!(numbers, Vec::from_iter(1..=9), "all of them, once and in order");
@@ -139,7 +139,7 @@ async fn while_the_files_cannot_be_written_the_store_keeps_everything() {
     let engine = archiving(&given, &["ok"], &in_the_way);
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
-    paused(&engine, 5).await;
+    paused(&given, &engine, 5).await;
     // Long enough for all of it to be trimmed, if it were archived.
     pass(2 * 3_600).await;
     assert!(in_the_way.is_file(), "the fault is still there");
@@ -157,10 +157,10 @@ async fn a_mark_that_could_not_be_written_makes_no_record_come_twice() {
     store.fail(Verb::KvWrite, 1, 2, StoreError::Unavailable("gone".to_owned()));
     let engine = Engine::start(parts(&given, store.clone(), &["ok"], dir.path()));
     tokio::task::yield_now().await;
-    paused(&engine, 10).await;
+    paused(&given, &engine, 10).await;
     pass(60).await;
     assert_eq!(store.fired(Verb::KvWrite), 2);
-    paused(&engine, 10).await;
+    paused(&given, &engine, 10).await;
     pass(5).await;
     let records = written(dir.path());
     let numbers: BTreeSet<u64> = records
@@ -180,7 +180,7 @@ async fn thousands_of_records_go_bite_by_bite_and_in_order() {
     let at = engine.now();
     let act =
         |nth: usize| AuditEvent::about_route("mail", AuditKind::RoutePaused, at).reason(nth.to_string());
-    engine.inspect().record((0..5_000).map(act).collect()).await.unwrap();
+    given.store.record((0..5_000).map(act).collect()).await.unwrap();
     pass(30).await;
     let records = written(dir.path());
     let reasons: Vec<_> = records.iter().filter_map(|record| record.event().retry_reason).collect();
@@ -213,12 +213,12 @@ async fn the_store_forgets_what_is_archived_and_a_forgotten_jobs_trail_is_told_f
 async fn a_walk_shows_each_record_once_while_records_move_to_the_files() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let engine = archiving(&given, &["ok"], dir.path());
-    paused(&engine, 5).await;
+    paused(&given, &engine, 5).await;
     pass(5).await;
     for order in [Order::NewestFirst, Order::OldestFirst] {
         for nth in 0..6 {
             let act = AuditEvent::about_route("mail", AuditKind::RoutePaused, engine.now());
-            engine.inspect().record(vec![act.reason(format!("{order:?} {nth}"))]).await.unwrap();
+            given.store.record(vec![act.reason(format!("{order:?} {nth}"))]).await.unwrap();
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let (mut shown, mut place, mut unsealed) = (Vec::new(), None, 0);
@@ -269,7 +269,7 @@ async fn a_walk_shows_each_record_once_however_far_the_files_are_behind() {
         let act = AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now());
         act.reason(format!("{nth:05}"))
     };
-    engine.inspect().record((0..RECORDS).map(act).collect()).await.unwrap();
+    given.store.record((0..RECORDS).map(act).collect()).await.unwrap();
     let whole: Vec<String> = (0..RECORDS).map(|nth| format!("{nth:05}")).collect();
     assert_eq!(walked(&engine, Order::OldestFirst, 6_000).await, whole);
     let mut newest_first = walked(&engine, Order::NewestFirst, 6_000).await;
@@ -282,11 +282,11 @@ async fn a_walk_shows_each_record_once_however_far_the_files_are_behind() {
 async fn a_record_that_is_in_the_files_and_not_marked_yet_is_shown_once() {
     let (given, bell, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
     let (archiver, faulty) = node(&given, &bell, "one", dir.path());
-    paused(&archiver, 1).await;
+    paused(&given, &archiver, 1).await;
     pass(5).await;
     let (other, _) = node(&given, &bell, "two", dir.path());
     faulty.fail(Verb::KvWrite, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
-    paused(&archiver, 3).await;
+    paused(&given, &archiver, 3).await;
     pass(5).await;
     assert!(
         faulty.fired(Verb::KvWrite) > 0 && count(dir.path()) == 4,
@@ -316,14 +316,14 @@ async fn of_several_nodes_one_archives_and_another_takes_over_when_it_stops() {
     let (first, _) = node(&given, &bell, "node-1", here.path());
     pass(2).await;
     let (second, _) = node(&given, &bell, "node-2", there.path());
-    paused(&second, 5).await;
+    paused(&given, &second, 5).await;
     pass(60).await;
     assert_eq!((count(here.path()), count(there.path())), (5, 0));
     let subject = Subject { identity: Identity::User("maria".into()), company: None };
     let order = ErasureOrder { subject, reason: "17".into(), actor: "ana".into(), with_jobs: false };
     assert_eq!(second.audit.erase(order).await.unwrap(), Erasing::Elsewhere { node: "node-1".into() });
     first.stop().await.unwrap();
-    paused(&second, 3).await;
+    paused(&given, &second, 3).await;
     pass(3).await;
     assert_eq!((count(here.path()), count(there.path())), (5, 3), "and none of them twice");
 }
@@ -342,13 +342,13 @@ async fn a_node_is_replaced(set_by_s: i64) {
     let (_first, cut_off) = node(&given, &bell, "node-1", here.path());
     pass(2).await;
     let (second, _) = node(&given, &bell, "node-2", there.path());
-    paused(&second, 2).await;
+    paused(&given, &second, 2).await;
     pass(5).await;
     let gone = || StoreError::Unavailable("cut off".to_owned());
     cut_off.fail(Verb::KvRead, 0, 20, gone());
     cut_off.fail(Verb::KvWrite, 0, 20, gone());
     given.clock.set_by(set_by_s);
-    paused(&second, 4).await;
+    paused(&given, &second, 4).await;
     pass(5).await;
     assert_eq!(count(there.path()), 0, "its time is not over yet");
     pass(20).await;
@@ -356,7 +356,7 @@ async fn a_node_is_replaced(set_by_s: i64) {
     assert_eq!((count(here.path()), count(there.path())), (2, 4));
     // The first one is back, and is not in charge any more.
     pass(600).await;
-    paused(&second, 1).await;
+    paused(&given, &second, 1).await;
     pass(5).await;
     assert_eq!((count(here.path()), count(there.path())), (2, 5));
 }

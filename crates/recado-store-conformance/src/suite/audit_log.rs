@@ -3,9 +3,9 @@
 use recado_core::{AuditEvent, AuditKind, NewJob, Timestamp};
 use recado_store::{AuditRecord, AuditSpan, AuditTrim, Retention};
 
+use super::transfer::{elsewhere, given_by};
 use crate::Home;
 use crate::given::{DAY, HOUR, SECOND, Stage, T0, TestStore, act, bury, deliver, id, job, retry_at};
-use super::transfer::{elsewhere, given_by};
 
 /// All records given to the archiver, part by part; numbers rise within each.
 pub async fn on_record(store: &TestStore) -> Vec<AuditRecord> {

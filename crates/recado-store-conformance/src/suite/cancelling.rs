@@ -3,9 +3,9 @@
 use recado_core::{AuditKind, DeadLetterState, Status};
 use recado_store::{Cancelled, Enqueued, Pick, Redriven};
 
+use super::snapshot::{ComparableJob, Snapshot};
 use crate::Home;
 use crate::given::{DAY, SECOND, Stage, T0, TestStore, deliver, job, payload, route};
-use super::snapshot::{ComparableJob, Snapshot};
 
 pub async fn a_job_that_waits_is_cancelled_and_never_claimed(home: &mut dyn Home) {
     let store = TestStore::at(home).await;

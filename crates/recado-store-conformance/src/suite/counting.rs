@@ -3,11 +3,11 @@
 use recado_core::NewJob;
 use recado_store::{Cancelled, DeadLetterFilter, DeadLetterGroup, GroupBy, LeftOut, Pick};
 
+use super::snapshot::counts;
 use crate::Home;
 use crate::given::{
     HOUR, SECOND, Stage, T0, TestStore, bury, company, deliver, id, job, priority, retry_at, route,
 };
-use super::snapshot::counts;
 
 pub async fn counts_follow_each_job_from_place_to_place(home: &mut dyn Home) {
     let store = TestStore::at(home).await;

@@ -3,13 +3,13 @@
 use recado_core::{AuditEvent, AuditKind, NewJob, Status, Timestamp};
 use recado_store::{Cancelled, Discarded, Enqueued, Extended, KvWrite, Pick, Redriven, Retention, Settled};
 
-use crate::Home;
 use super::audit_log::{on_record, trim};
+use super::snapshot::Snapshot;
+use super::transfer::{elsewhere, every_stage, given_by};
+use crate::Home;
 use crate::given::{
     ACCOUNTS, HOUR, OTHER_BODY, SECOND, Stage, T0, TestStore, deliver, job, jobs_of, priority, route, write,
 };
-use super::snapshot::Snapshot;
-use super::transfer::{elsewhere, every_stage, given_by};
 
 /// Ends the store in good order and opens it again.
 pub async fn reopen(store: TestStore, home: &mut dyn Home) -> TestStore {

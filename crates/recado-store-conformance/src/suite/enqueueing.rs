@@ -3,9 +3,9 @@
 use recado_core::{NewJob, Status};
 use recado_store::Enqueued;
 
+use super::snapshot::{ComparableJob, Snapshot};
 use crate::Home;
 use crate::given::{HOUR, OTHER_BODY, SECOND, Stage, T0, TestStore, id, job, priority, route};
-use super::snapshot::{ComparableJob, Snapshot};
 
 pub async fn a_new_job_is_found_as_it_was_given(home: &mut dyn Home) {
     let store = TestStore::at(home).await;

@@ -8,9 +8,9 @@ use recado_core::fairness::TURN_JOBS;
 use recado_core::{CompanyId, NewJob};
 use recado_store::{OLDEST_EVERY_JOBS, Pick, Turns};
 
+use super::ordering::turns;
 use crate::Home;
 use crate::given::{DAY, HOUR, SECOND, T0, TestStore, company, deliver, job, jobs_of, priority, route};
-use super::ordering::turns;
 
 fn each(values: &[(&str, u32)]) -> Arc<HashMap<CompanyId, u32>> {
     Arc::new(values.iter().map(|(tenant, value)| (company(tenant), *value)).collect())

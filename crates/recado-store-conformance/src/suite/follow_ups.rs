@@ -3,13 +3,13 @@
 use recado_core::{AuditKind, NewJob, Status};
 use recado_store::{Discard, Discarded, Enqueued, Pick, Redrive, Redriven, Settled, Settlement};
 
+use super::snapshot::{ComparableJob, Snapshot};
+use super::waking::{assert_woken, is_quiet};
 use crate::Home;
 use crate::given::{
     DAY, HOUR, OTHER_BODY, SECOND, Stage, T0, TestStore, act, bury, company, deliver, every_transition, id,
     job, priority, retry_at, route,
 };
-use super::snapshot::{ComparableJob, Snapshot};
-use super::waking::{assert_woken, is_quiet};
 
 /// Makes a job that reports on another one, on a route of its own.
 fn word_of(name: &str) -> NewJob {

@@ -6,10 +6,10 @@ use recado_core::{AuditEvent, AuditKind, Timestamp};
 use recado_store::{KvEntry, KvWrite, KvWritten, Pruned, Retention};
 use tokio::task::JoinSet;
 
-use crate::Home;
 use super::audit_log::{on_record, trim};
-use crate::given::{ACCOUNTS, ENDPOINTS, HOUR, SECOND, T0, TestStore, payload, write};
 use super::snapshot::Snapshot;
+use crate::Home;
+use crate::given::{ACCOUNTS, ENDPOINTS, HOUR, SECOND, T0, TestStore, payload, write};
 
 /// Keeps all jobs.
 const ENDED_KEPT: Retention = Retention { ended_max_age: Duration::MAX, ended_max_count: u64::MAX };

@@ -5,9 +5,9 @@ use std::time::Duration;
 use recado_core::{AttemptResult, Lease, LeaseToken, LostLease, NewJob, Status, Timestamp, Transition};
 use recado_store::{Claim, Extended, Pick, Settled, Turns};
 
+use super::snapshot::Snapshot;
 use crate::Home;
 use crate::given::{HOUR, SECOND, Stage, T0, TestStore, attempt, deliver, id, job, retry_at, route};
-use super::snapshot::Snapshot;
 
 /// The end of the leases that [`TestStore::ready`] gives at `T0`.
 const END: Timestamp = Timestamp::from_millis(T0.as_millis() + 3_600_000);

@@ -7,12 +7,12 @@ use recado_store::{
     Adopted, DataBytes, DeadLetterFilter, Discarded, JobFilter, PAGE_MAX_BYTES, Page, PageRequest, Redriven,
 };
 
+use super::snapshot::walk_jobs;
+use super::transfer::given_by;
 use crate::Home;
 use crate::given::{
     HOUR, SECOND, Stage, T0, TestStore, bury, company, deliver, id, job, jobs_of, payload, route,
 };
-use super::snapshot::walk_jobs;
-use super::transfer::given_by;
 
 async fn listed(store: &TestStore, filter: JobFilter, now: Timestamp) -> Vec<String> {
     walk_jobs(store, &filter, 3, now).await.iter().map(ToString::to_string).collect()

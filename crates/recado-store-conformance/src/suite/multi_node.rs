@@ -3,11 +3,11 @@
 use recado_core::{LostLease, NewJob, Status};
 use recado_store::{Claim, Enqueued, KvWrite, KvWritten, Pick, Retention, Settled, Turns};
 
+use super::waking::assert_woken;
 use crate::Home;
 use crate::given::{
     ACCOUNTS, ENDPOINTS, HOUR, SECOND, T0, TestStore, attempt, company, deliver, job, jobs_of, route, write,
 };
-use super::waking::assert_woken;
 
 fn claim_of_node(node: &str, max: usize) -> Claim {
     Claim {

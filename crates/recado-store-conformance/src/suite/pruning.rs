@@ -5,12 +5,12 @@ use std::time::Duration;
 use recado_core::{AuditKind, NewJob, Status, Timestamp};
 use recado_store::{Cancelled, Enqueued, Pruned, Retention, Settlement};
 
-use crate::Home;
 use super::audit_log::on_record;
+use super::snapshot::Snapshot;
+use crate::Home;
 use crate::given::{
     DAY, DEAD_TTL, HOUR, OTHER_BODY, SECOND, Stage, T0, TestStore, company, deliver, job, jobs_of,
 };
-use super::snapshot::Snapshot;
 
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 

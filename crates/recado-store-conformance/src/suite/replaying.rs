@@ -3,11 +3,11 @@
 use recado_core::{AttemptResult, AuditKind, DeadLetterState, Progress, Status, Transition};
 use recado_store::{DeadLetterFilter, Discard, Discarded, PageRequest, Pick, Redriven};
 
+use super::snapshot::{ComparableJob, Snapshot};
 use crate::Home;
 use crate::given::{
     DAY, HOUR, SECOND, Stage, T0, TestStore, act, attempt, bury, deliver, id, job, retry_at, route,
 };
-use super::snapshot::{ComparableJob, Snapshot};
 
 async fn lease_of(store: &TestStore, name: &str, now: recado_core::Timestamp) -> recado_core::Lease {
     store.claim(Pick::Ready(route(&format!("to-{name}"))), 1, now).await.leases.remove(0)

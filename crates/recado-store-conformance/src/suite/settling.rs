@@ -7,12 +7,12 @@ use recado_core::{
 };
 use recado_store::{Pick, Settled, Settlement};
 
+use super::snapshot::{ComparableJob, Snapshot};
 use crate::Home;
 use crate::given::{
     DAY, DEAD_TTL, HOUR, SECOND, T0, TestStore, attempt, bury, company, deliver, every_transition, failure,
     id, job, retry_at, route,
 };
-use super::snapshot::{ComparableJob, Snapshot};
 
 async fn one_leased(store: &TestStore) -> recado_core::Lease {
     store.accept(vec![job("a")]).await;

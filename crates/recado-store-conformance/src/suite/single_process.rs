@@ -3,8 +3,8 @@
 use recado_core::{AttemptResult, LostLease, NewJob, Transition};
 use recado_store::{Claim, Pick, Settled, Turns};
 
-use crate::Home;
 use super::durability::reopen;
+use crate::Home;
 use crate::given::{HOUR, SECOND, T0, TestStore, attempt, deliver, job, jobs_of, route};
 
 pub async fn tenants_stand_by_who_has_been_due_longest(home: &mut dyn Home) {

@@ -9,11 +9,11 @@ use recado_store::{
     PageRequest, Pick, SnapshotState, StoreError, Turns,
 };
 
+use super::snapshot::Snapshot;
 use crate::Home;
 use crate::given::{
     DAY, HOUR, Stage, T0, TestStore, act, bury, company, deliver, id, job, jobs_of, route, write,
 };
-use super::snapshot::Snapshot;
 
 pub fn elsewhere() -> TestStore {
     TestStore(Arc::new(ReferenceStore::default()))

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use recado_store::StoreError;
 
 use crate::codec::answer::Answer;
-use crate::format::{self, FoundVersion};
 use crate::codec::keys::Root;
+use crate::format::{self, FoundVersion};
 use crate::link::{Arg, OpenError, Script};
 use crate::store::Shared;
 

@@ -12,8 +12,8 @@ use recado_store::{AuditLog, AuditRecord, AuditSpan, AuditTrim, StoreError};
 
 use crate::codec::answer::{Answer, unexpected};
 use crate::codec::keys::IdKey;
-use crate::link::Arg;
 use crate::codec::record::json;
+use crate::link::Arg;
 use crate::store::RedisStore;
 
 /// Events at most in one call: no other client is served while a script runs.

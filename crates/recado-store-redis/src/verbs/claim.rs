@@ -9,10 +9,10 @@ use recado_core::{Job, Lease, LeaseToken, LostLease, Random, RouteName, Timestam
 use recado_store::{Claim, Claimed, Extended, Pick, StoreError};
 
 use crate::codec::answer::{Answer, unexpected};
-use crate::link::Arg;
 use crate::codec::record::decode_or_report;
-use crate::store::RedisStore;
 use crate::codec::token::{Token, fence_arg};
+use crate::link::Arg;
+use crate::store::RedisStore;
 
 /// Claims without an answer that are remembered at most.
 const UNANSWERED_MAX: usize = 1_000;

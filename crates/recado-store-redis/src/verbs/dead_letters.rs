@@ -9,11 +9,11 @@ use recado_store::{
 
 use crate::codec::answer::Answer;
 use crate::codec::dead_letter;
+use crate::codec::record::{decode_or_mark, no_data};
 use crate::link::Arg;
+use crate::store::RedisStore;
 use crate::verbs::merge::{Merge, runs, seqs};
 use crate::verbs::partitions::BEYOND_ALL;
-use crate::codec::record::{decode_or_mark, no_data};
-use crate::store::RedisStore;
 
 /// Dead letters that one call reads.
 const CALL_DEAD_LETTERS: i64 = 200;

@@ -6,11 +6,11 @@ use recado_core::{NewJob, Progress, Status};
 use recado_store::{Enqueued, StoreError};
 
 use crate::codec::answer::{Answer, unexpected};
-use crate::verbs::batcher::{BatchItem, Batcher};
 use crate::codec::keys::IdKey;
-use crate::link::Arg;
 use crate::codec::record::{HeldState, Record};
+use crate::link::Arg;
 use crate::store::RedisStore;
+use crate::verbs::batcher::{BatchItem, Batcher};
 
 /// Jobs, and bytes of data, at most in one call: no other client is served while a script runs.
 const CALL_JOBS_MAX: usize = 500;

@@ -4,14 +4,14 @@ use recado_core::{AuditEvent, Job, JobId, Lease, LeaseToken, Payload, Timestamp}
 use recado_store::{DataBytes, JobFilter, JobView, PAGE_MAX_BYTES, Page, PageRequest, StoreError};
 
 use crate::codec::answer::{Answer, unexpected};
+use crate::codec::record::{HeldState, Record, decode_or_mark};
+use crate::codec::token::{Token, read_fence};
+use crate::link::Arg;
+use crate::store::RedisStore;
 use crate::verbs::audit::audit_event;
 use crate::verbs::claim::Holder;
-use crate::link::Arg;
 use crate::verbs::merge::{Merge, runs, seqs};
 use crate::verbs::partitions::BEYOND_ALL;
-use crate::codec::record::{HeldState, Record, decode_or_mark};
-use crate::store::RedisStore;
-use crate::codec::token::{Token, read_fence};
 
 /// Heads that are read at once for a list.
 const LIST_HEADS: i64 = 256;

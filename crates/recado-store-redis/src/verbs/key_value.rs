@@ -9,8 +9,8 @@ use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError,
 
 use crate::codec::answer::Answer;
 use crate::codec::bytes::Reader;
-use crate::link::Arg;
 use crate::codec::record::json;
+use crate::link::Arg;
 use crate::store::RedisStore;
 
 /// Writes at most in one call: no other client is served while a script runs.

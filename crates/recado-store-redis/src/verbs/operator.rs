@@ -6,11 +6,11 @@
 use recado_core::{AuditEvent, JobId, NewJob, Payload, Status, Timestamp};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven, StoreError};
 
+use crate::codec::record::{Ending, HeldState, Phase, Record, json};
+use crate::link::Arg;
+use crate::store::RedisStore;
 use crate::verbs::enqueue::push_new_job;
 use crate::verbs::inspect::Found;
-use crate::link::Arg;
-use crate::codec::record::{Ending, HeldState, Phase, Record, json};
-use crate::store::RedisStore;
 
 /// Most tries while other callers are faster.
 const TRIES_MAX: usize = 16;

@@ -7,8 +7,8 @@ use recado_store::{Pruned, Retention, StoreError};
 
 use crate::codec::answer::{Answer, unexpected};
 use crate::codec::keys;
-use crate::link::Arg;
 use crate::codec::record::decode_or_report;
+use crate::link::Arg;
 use crate::store::RedisStore;
 
 /// Most ended jobs, and key-value entries, that one call of prune forgets.

@@ -12,15 +12,15 @@ use recado_core::{CompanyId, DeadLetter, LeaseToken, RouteName, Timestamp, Trans
 use recado_store::{Settled, Settlement, StoreError};
 
 use crate::codec::answer::{Answer, unexpected};
-use crate::verbs::batcher::{BatchItem, Batcher};
 use crate::codec::dead_letter;
-use crate::verbs::enqueue::push_new_job;
 use crate::codec::keys::IdKey;
-use crate::link::Arg;
 use crate::codec::receipt::receipt_of;
 use crate::codec::record::{Ending, Phase, Record, json};
-use crate::store::RedisStore;
 use crate::codec::token::{Token, fence_arg};
+use crate::link::Arg;
+use crate::store::RedisStore;
+use crate::verbs::batcher::{BatchItem, Batcher};
+use crate::verbs::enqueue::push_new_job;
 
 /// Settlements at most in one call: no other client is served while a script runs.
 const CALL_SETTLEMENTS_MAX: usize = 200;

@@ -7,13 +7,13 @@ use recado_core::{DeadLetter, Job, JobId, Lease, Payload, Status};
 use recado_store::{Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState, StoreError, Transfer};
 
 use crate::codec::answer::Answer;
-use crate::verbs::audit::{audit_event, mark_archived};
 use crate::codec::dead_letter;
 use crate::codec::keys::IdKey;
-use crate::link::Arg;
-use crate::verbs::partitions::BEYOND_ALL;
 use crate::codec::record::{Ending, HeldState, Phase, Record, damaged, decode_or_mark, json, no_data};
+use crate::link::Arg;
 use crate::store::RedisStore;
+use crate::verbs::audit::{audit_event, mark_archived};
+use crate::verbs::partitions::BEYOND_ALL;
 
 /// Jobs at most in one call: no other client is served while a script runs.
 const CALL_JOBS_MAX: usize = 100;

@@ -210,7 +210,7 @@ fn keys_of_a_service() -> String {
 #[tokio::test]
 async fn keys_of_the_container_sign() {
     let services = FarEnd::scripted([raw("200 OK", "", &keys_of_a_service())]);
-    let address = format!("{}keys", services.url());
+    let address: String = services.url_of("/keys");
     signed_by_keys_of(&services, &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &*address)]).await;
     assert_eq!(services.only("").line, "GET /keys HTTP/1.1");
 }

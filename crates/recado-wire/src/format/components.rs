@@ -8,8 +8,9 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::dlq::WORDS_LEN_MAX;
+use crate::format::schema;
 use crate::jobs::{PERSON_ID_LEN_MAX, TTL_MIN_MS};
-use crate::{DURATION_MAX_MS, PAGE_ITEMS_MAX, schema};
+use crate::{DURATION_MAX_MS, PAGE_ITEMS_MAX};
 
 /// Text with something to read in it.
 const NOT_BLANK: &str = r"\S";
