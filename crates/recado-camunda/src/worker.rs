@@ -51,7 +51,7 @@ pub struct Limits {
 /// Takes tasks from one process engine and reports on each.
 #[derive(Debug)]
 pub struct Worker {
-    desk: Arc<TaskHandler>,
+    handler: Arc<TaskHandler>,
     slots: Arc<Semaphore>,
     stop_grace: Duration,
 }
@@ -78,7 +78,7 @@ impl Worker {
         limits: Limits,
         chance: Rng,
     ) -> Self {
-        let desk = TaskHandler {
+        let handler = TaskHandler {
             engine: Box::new(engine),
             source: Box::new(source),
             rules,
@@ -89,7 +89,7 @@ impl Worker {
             chance: Mutex::new(chance),
         };
         Worker {
-            desk: Arc::new(desk),
+            handler: Arc::new(handler),
             slots: Arc::new(Semaphore::new(limits.tasks_max.max(1))),
             stop_grace: limits.stop_grace,
         }
@@ -110,37 +110,37 @@ impl Worker {
     }
 
     async fn take_and_handle(&self, tasks: &mut JoinSet<()>) -> ! {
-        let desk = &self.desk;
+        let handler = &self.handler;
         let mut engine_pauses = Backoff::new(PAUSE_FIRST, PAUSE_MAX);
         let mut source_pauses = Backoff::new(PAUSE_FIRST, PAUSE_MAX);
         loop {
             while tasks.try_join_next().is_some() {}
-            let probing = desk.undecided.load(Ordering::Relaxed);
+            let probing = handler.undecided.load(Ordering::Relaxed);
             if probing {
                 // Ends early once the last probe has its decision.
-                let _ = timeout(desk.pause(&mut source_pauses), desk.decides_again.notified()).await;
+                let _ = timeout(handler.pause(&mut source_pauses), handler.decides_again.notified()).await;
             } else {
                 source_pauses.reset();
             }
             let mut slots = self.free_slots(if probing { 1 } else { usize::MAX }).await;
-            match desk.engine.take(slots.num_permits()).await {
+            match handler.engine.take(slots.num_permits()).await {
                 Ok(taken) => {
                     if engine_pauses.reset() {
                         tracing::info!("The process engine answers again");
                     }
-                    let locked_until = Instant::now() + desk.lock;
+                    let locked_until = Instant::now() + handler.lock;
                     for task in taken {
                         // An engine that hands out more than was asked for does not get to break the bound.
                         let Some(slot) = slots.split(1) else { break };
-                        let desk = Arc::clone(desk);
+                        let handler = Arc::clone(handler);
                         tasks.spawn(async move {
-                            desk.handle(task, locked_until).await;
+                            handler.handle(task, locked_until).await;
                             drop(slot);
                         });
                     }
                 }
                 Err(error) => {
-                    let pause = desk.pause(&mut engine_pauses);
+                    let pause = handler.pause(&mut engine_pauses);
                     tracing::warn!(%error, pauseMs = millis(pause), "No jobs from the process engine");
                     sleep(pause).await;
                 }

@@ -207,7 +207,7 @@ impl Provider {
             (Some(pause), _) => Err((RefusalReason::Paused(pause.clone()), None)),
             (None, None) => Ok(Admission::Open(1.0)),
             (None, Some(terms)) => match control.breaker.peek_admission(terms, now) {
-                Admission::Refused { until } => Err((closed_off(&control.breaker), until)),
+                Admission::Refused { until } => Err((breaker_refusal(&control.breaker), until)),
                 admission => Ok(admission),
             },
         });
@@ -446,7 +446,7 @@ impl Quotas {
     }
 }
 
-fn closed_off(breaker: &Breaker) -> RefusalReason {
+fn breaker_refusal(breaker: &Breaker) -> RefusalReason {
     RefusalReason::Breaker { state: breaker.state, reason: breaker.reason.clone() }
 }
 
@@ -506,7 +506,7 @@ impl Provider {
             return Some((RefusalReason::Paused(pause.clone()), None));
         }
         if self.terms.breaker.is_some() && breaker.state != BreakerState::Closed {
-            return Some((closed_off(breaker), breaker.next_probe_at.filter(|_| !breaker.held_open)));
+            return Some((breaker_refusal(breaker), breaker.next_probe_at.filter(|_| !breaker.held_open)));
         }
         self.limit.read(|limit| limited(limit, self.terms.rate, hold_max, now))
     }

@@ -1,7 +1,8 @@
-//! Replays without a person, where a route asks for it: after a cooldown, a few times, never into a wall.
+//! Replays dead letters without a person, where a route asks for it: after a cooldown, and a few times at most.
 //!
-//! A replay is a person's act by default. A route whose failures pass by themselves may set a cooldown instead. A dead letter that fails again waits for the whole cooldown once more,
-//! because its time there begins anew. While the route's providers are closed off or paused nothing is replayed.
+//! A replay is a person's act by default. A route whose failures pass by themselves may set a cooldown instead. A dead
+//! letter that fails again waits for the whole cooldown once more, because its time in the queue begins anew. While a
+//! breaker or a pause holds the route back nothing is replayed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub struct AutoReplay {
     pub only: Vec<Cause>,
 }
 
-/// Causes that time alone may mend.
+/// Causes that time alone may cure.
 pub const CAUSES_DEFAULT: [Cause; 1] = [Cause::Exhausted];
 
 pub const REPLAYS_DEFAULT: u32 = 3;
@@ -84,7 +85,7 @@ async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Resul
             if replays >= terms.max || is_pinned(dlq, &view.job) {
                 continue;
             }
-            if dlq.lifecycle.is_stopping() || is_closed_off(dlq, route) {
+            if dlq.lifecycle.is_stopping() || is_held(dlq, route) {
                 return Ok(replayed);
             }
             let note = format!("automatic, {} of {}", replays + 1, terms.max);
@@ -106,7 +107,7 @@ fn is_pinned(dlq: &DeadLetters, job: &Job) -> bool {
     dlq.routes.get(job.route.as_str()).is_some_and(has_others) && job.pin().is_some()
 }
 
-fn is_closed_off(dlq: &DeadLetters, route: &RouteName) -> bool {
+fn is_held(dlq: &DeadLetters, route: &RouteName) -> bool {
     let hold = dlq.routes.get(route.as_str()).and_then(|route| dlq.gate.route_hold(route));
     hold.is_some_and(|hold| matches!(hold.by, HoldCause::Breaker | HoldCause::Pause(..)))
 }
