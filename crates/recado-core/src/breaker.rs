@@ -10,7 +10,7 @@
 //!
 //! Only failures that are the provider's fault count. A probe is leased like a job: when its process
 //! vanishes, another probe may go. After it closes, work is let back in on a ramp. Nothing here reads a clock,
-//! so one breaker steps alike in this process, in a store's script and in virtual time.
+//! so one breaker steps alike on every node and in virtual time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -158,7 +158,7 @@ impl Breaker {
         (RAMP_START + (1.0 - RAMP_START) * done).min(1.0)
     }
 
-    /// Records a delivery that succeeded, or that failed through no fault of the provider.
+    /// Records a delivery that succeeded, or whose answer shows that the provider is alive.
     pub fn record_success(
         &mut self,
         terms: &BreakerTerms,

@@ -60,7 +60,7 @@ const PORTS_MAX: u16 = 20;
 
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
-/// DemoOptions of the demonstration.
+/// Options of the demonstration.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
     pub listen: Option<SocketAddr>,

@@ -209,7 +209,7 @@ mod tests {
         )
         .unwrap();
         fsync_thread.send(commit(false, "claim", &tell)).unwrap();
-        assert_eq!(told.recv().unwrap(), ("claim", true), "leases alone are not needs_fsync");
+        assert_eq!(told.recv().unwrap(), ("claim", true), "leases alone need no fsync");
         fsync_thread.send(commit(true, "enqueue", &tell)).unwrap();
         assert_eq!(told.recv().unwrap(), ("enqueue", false));
         drop(tell);

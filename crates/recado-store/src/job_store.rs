@@ -114,7 +114,7 @@ pub struct Settlement {
     pub transition: Transition,
     pub audit: Option<AuditEvent>,
     pub now: Timestamp,
-    /// Jobs that are taken in in the same step when it is done, and not at all when it is stale. One whose id
+    /// Jobs that are accepted in the same step when it is done, and not at all when it is stale. One whose id
     /// is taken already is left alone. They are taken in even while a store that runs short of room refuses
     /// others: what it keeps back is for them too.
     pub follow_ups: Vec<NewJob>,

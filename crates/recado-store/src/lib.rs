@@ -24,7 +24,7 @@
 //!   are never given twice, and no call finds an entry whose time is over.
 //! - **Trail.** Every record has a number that rises and is never given again. None goes that was not archived.
 //! - **Moving.** What `snapshots` gives, `adopt` takes in elsewhere without a difference that can be read.
-//! - **No opinion.** A store executes transitions; it never chooses one, and it reads no clock.
+//! - **No opinion.** A store executes transitions; it never chooses one, and it decides nothing about jobs by a clock of its own.
 
 mod audit_log;
 mod error;

@@ -1,13 +1,14 @@
 //! The circuit breaker's path, top to bottom: a delivery fails, the breaker counts it, it opens, all nodes know.
 //!
 //! 1. A delivery ends, and its [`Permit`](super::gate::Permit) calls [`Gate::record_feedback`].
+//!    (A delivery to a receiver that users choose says nothing about the provider: `Gate::record_receiver_feedback`.)
 //! 2. [`Gate::record_breaker_feedback`] makes a [`ControlStep`] of it.
 //! 3. [`ProviderControl::apply`] has the pure [`Breaker`] count the failure. The copy of this process changes at once, so
 //!    the next delivery here sees it.
 //! 4. [`SharedStore::enqueue_write`](crate::shared::value::SharedStore::enqueue_write) saves the step in the background, by
 //!    compare-and-set, replayed on what other nodes wrote meanwhile.
-//! 5. Once the store has a change of state, [`Gate::on_breaker_change`] logs it and tells of it. So one node tells, the
-//!    one whose failure made the difference.
+//! 5. Once the store has a change of state, [`Gate::on_breaker_change`] logs it and publishes the event; only the node
+//!    whose write made the change does.
 //! 6. The other nodes read the namespace [`PROVIDERS`] again when the store hints at a change, and within a second
 //!    anyway: [`Gate::sync_control`] takes the new state in and wakes their claimers.
 //!
@@ -253,7 +254,9 @@ impl Gate {
         let asked = [(&*provider.control, Some(ControlStep { at: now, change }))];
         let saved = self.shared.save_with_audit(&asked, &|_| audit.to_vec()).await?.pop();
         provider.changed.notify_waiters();
-        let Some(saved) = saved else { return Err(StoreError::Unavailable("it did not say".to_owned())) };
+        let Some(saved) = saved else {
+            return Err(StoreError::Unavailable("the store answered no result".to_owned()));
+        };
         let asked = saved.asked.unwrap_or(ControlEffect { change: None, has_probe: false });
         for effect in saved.pending.into_iter().chain([asked]) {
             self.on_breaker_change(provider, effect.change, now);
@@ -304,7 +307,7 @@ impl Gate {
         }
     }
 
-    /// Takes in a provider's control as the store has it, and wakes the claimers that wait for such news.
+    /// Takes in a provider's control as the store has it, and wakes the claimers that wait for changes.
     pub(super) fn sync_control(
         &self,
         provider: &Provider,
@@ -321,7 +324,7 @@ impl Gate {
         if state() != before {
             let message = match source {
                 Source::BeforeStart => "Circuit breaker as it was before the start",
-                Source::AnotherNode => "Circuit breaker, says another node",
+                Source::AnotherNode => "Circuit breaker changed on another node",
             };
             tracing::info!(provider = %provider.name, state = state().as_str(), "{message}");
         }

@@ -43,7 +43,7 @@ use crate::shared::value::{SharedStore, SharedValue, SyncResult};
 /// Wait before a lane asks again that was refused because the store did not answer, or because another was faster.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// A company whose limit is reached and whose provider did not say for how long.
+/// Quiet time after a reached limit whose answer names no `Retry-After`.
 pub(super) const QUIET_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Stands before all providers: every delivery of this process asks here first.
@@ -56,7 +56,7 @@ pub struct Gate {
     /// Pauses, by route.
     pub(crate) route_controls: BTreeMap<RouteName, Arc<SharedValue<RouteControl>>>,
     pub(crate) deferrals: Deferrals,
-    /// Wakes when an operator changed something, here or on another node.
+    /// Wakes claimers when a pause, a hold, a tenant's terms or a breaker changed, here or on another node.
     pub(crate) changed: Notify,
     pub(crate) shared: Arc<SharedStore>,
     pub(crate) kv: Arc<dyn KeyValue>,
@@ -284,8 +284,8 @@ impl Gate {
             provider.bound_companies(&mut quotas, hold_max, now);
         }
         self.tenants.bound(&mut quotas, now);
-        let Quotas { mut of, free_at, ahead } = quotas;
-        for (limit, change) in ahead {
+        let Quotas { mut of, free_at, corrections } = quotas;
+        for (limit, change) in corrections {
             self.change_limit(&limit, change, now);
         }
         let unbounded = u32::try_from(granted).unwrap_or(u32::MAX);
@@ -411,6 +411,7 @@ impl Gate {
             self.change_limit(limit, LimitChange::BoundQuiet(max), now);
         }
     }
+
     /// Saves the hold that an answer placed on a receiver; returns true when the store has it and it lasts.
     pub(crate) async fn save_receiver_hold(
         &self,
@@ -447,7 +448,7 @@ impl Gate {
         self.shared.enqueue_write(limit, LimitStep { at: now, change }, |_| {});
     }
 
-    /// Takes in what a read that began at `read_at` found in a namespace, and wakes the tasks that wait for such news.
+    /// Takes in what a read that began at `read_at` found in a namespace, and wakes the tasks that wait for changes.
     pub(crate) fn take_in(
         self: &Arc<Self>,
         namespace: Namespace,

@@ -4,7 +4,7 @@
 //! spends no attempt and holds up no other provider. This file answers from what this process knows;
 //! [`crate::admission::gate`] asks the store where that is not enough, and records how deliveries end.
 //!
-//! Breaker, pause, rates and quiet times are agreed on by all nodes. SlotOwner, the pace of `adaptive` and the budget of
+//! Breaker, pause, rates and quiet times are agreed on by all nodes. Slots, the pace of `adaptive` and the budget of
 //! retries are each process's own.
 
 use std::collections::HashMap;
@@ -99,7 +99,7 @@ pub enum RefusalReason {
     Store,
 }
 
-/// Nothing before then, or before something changes.
+/// Why nothing may go out, and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub why: RefusalReason,
@@ -146,7 +146,7 @@ pub struct Provider {
 #[derive(Debug, Default)]
 struct LocalState {
     companies: HashMap<CompanyId, CompanyState>,
-    /// SlotOwner that are granted, whether their deliveries have started or not.
+    /// Slots that are granted, whether their deliveries have started or not.
     running: usize,
     started: usize,
     /// Granted, and not taken from the rate yet.
@@ -265,7 +265,7 @@ impl Provider {
         here.reserved = here.reserved.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// So many that were granted are not wanted.
+    /// Frees granted slots that are not used.
     pub(crate) fn free(&self, count: usize, slots: SlotOwner) {
         if slots == SlotOwner::ThisProcess {
             let mut here = self.here.lock();
@@ -287,11 +287,11 @@ impl Provider {
         let free = self.unstarted(&here, now);
         here.companies.retain(|name, company| {
             let slots = self.slots_of(company, free);
-            // Freed by a delivery that ends; looked at again soon in case its news is missed.
+            // Freed by a delivery that ends; looked at again soon in case its signal is missed.
             quotas.bound(name, slots, (slots == 0).then(|| now.plus(LOOK_AGAIN)));
             quotas.limit(name, &company.limit, self.terms.company_rate, hold_max, now);
             if company.limit.read(|limit| limit.quiet_exceeds(self.longest_wait, now)) {
-                quotas.ahead.push((company.limit.clone(), LimitChange::BoundQuiet(self.longest_wait)));
+                quotas.corrections.push((company.limit.clone(), LimitChange::BoundQuiet(self.longest_wait)));
             }
             !company.is_at_rest(now)
         });
@@ -307,7 +307,7 @@ impl Provider {
         self.bound(here, strength).saturating_sub(here.started)
     }
 
-    /// SlotOwner that a company has left, while `free` have no started delivery.
+    /// Returns the slots that a company has left, while `free` have no started delivery.
     fn slots_of(&self, company: &CompanyState, free: usize) -> u32 {
         let left = match self.terms.company_slots {
             CompanySlots::All => return u32::MAX,
@@ -411,8 +411,8 @@ pub(crate) struct Quotas {
     pub of: HashMap<CompanyId, u32>,
     /// Time at which the first that is bounded may have more, as far as time alone decides.
     pub free_at: Option<Timestamp>,
-    /// Limits that the clock was set back under.
-    pub ahead: Vec<(Arc<SharedValue<Limit>>, LimitChange)>,
+    /// Changes that correct limits: times in the future, quiets that are too long.
+    pub corrections: Vec<(Arc<SharedValue<Limit>>, LimitChange)>,
 }
 
 impl Quotas {
@@ -427,12 +427,12 @@ impl Quotas {
     pub fn limit(
         &mut self,
         company: &CompanyId,
-        agreed: &Arc<SharedValue<Limit>>,
+        shared: &Arc<SharedValue<Limit>>,
         rate: Option<Rate>,
         hold_max: Duration,
         now: Timestamp,
     ) {
-        let (quota, free_at, is_ahead) = agreed.read(|limit| match (quiet(limit, hold_max, now), rate) {
+        let (quota, free_at, is_ahead) = shared.read(|limit| match (quiet(limit, hold_max, now), rate) {
             (Some((_, until)), _) => (0, Some(until), false),
             (None, None) => (u32::MAX, None, false),
             (None, Some(rate)) => (
@@ -442,7 +442,8 @@ impl Quotas {
             ),
         });
         self.bound(company, quota, free_at);
-        self.ahead.extend(rate.filter(|_| is_ahead).map(|rate| (agreed.clone(), LimitChange::SetBack(rate))));
+        self.corrections
+            .extend(rate.filter(|_| is_ahead).map(|rate| (shared.clone(), LimitChange::SetBack(rate))));
     }
 }
 
@@ -534,7 +535,7 @@ impl Provider {
         held.collect()
     }
 
-    /// Closed off, and not even a probe may go.
+    /// Returns true while the breaker is open and no probe is due.
     pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return false };
         self.control.read(|control| {

@@ -9,7 +9,7 @@
 //! - before `send`: the lease is orphaned, the job is claimed again, nothing was sent.
 //! - between `send` and the end of `settle`: the provider may have it. The job is claimed again and sent
 //!   once more with the same idempotency key; that is the one duplicate that can happen.
-//! - after `settle`: nothing; the outcome is durable. Only the log line may be missing.
+//! - after `settle`: nothing; the outcome is durable. Only a live event, a counter or an account's mark may be missing.
 //!
 //! A lease that has ended before `send`, because the process or its store stood still, is extended first; where that is
 //! refused, another holder has the job, and nothing is sent.
@@ -54,12 +54,13 @@ impl Attempts {
             return self.settle(&lease, transition, Some(audit), WaitBy::Policy).await;
         }
 
-        // Admit: breaker, pause and slots held the lane back before it claimed, and the rates are spent. What is left
-        // to ask is about this job.
+        // Admit: breaker, pause and slots held the lane back before it claimed, and the rates were drawn from. What is
+        // left to ask is about this job.
         let (target, permit) = match pins::relation(&lease.job, route, &target.provider.name) {
             Pinned::Here => (target.clone(), permit),
             Pinned::Gone(provider) => return self.bury_pinned(&lease, &provider).await,
             Pinned::Elsewhere(provider) => {
+                // The provider that it was for is not asked.
                 drop(permit);
                 let Some(pinned) = self.admit_pinned(route, provider, &lease.job).await else {
                     return self.postpone(&lease, self.pinned_until(provider, started_at)).await;
@@ -80,6 +81,7 @@ impl Attempts {
             timeout: route.timeout,
             answer: if refreshes.is_some() { Wanted::Answer } else { Wanted::Receipt },
         };
+        // Send.
         let began = Instant::now();
         let outcome = send(&target.transport, delivery).await;
         let took = began.elapsed();
@@ -88,6 +90,7 @@ impl Attempts {
             return self.put_off(&lease, route, fault).await;
         }
 
+        // Classify, and let breaker and limits know.
         let verdict = route.classifier.verdict(outcome);
 
         let now = self.clock.now();
@@ -95,6 +98,7 @@ impl Attempts {
         if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshes, &verdict) {
             self.remember_answer(key, answer.clone(), now);
         }
+        // Decide.
         let verdict = calls::as_receipt(verdict);
         let wait_by = WaitBy::of(&verdict);
         let draw = self.random.next_draw();
@@ -114,6 +118,7 @@ impl Attempts {
             *at = (*at).min(now.plus(HELD_LOOK_AFTER));
         }
 
+        // Settle, with what follows from it.
         log::attempt(&self.routes, &lease, &transition);
         self.traces.record_attempt(&lease, &target.provider.name, &transition, (started_at, took));
         self.settle(&lease, transition, Some(audit), wait_by).await;

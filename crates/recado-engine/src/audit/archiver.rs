@@ -1,4 +1,4 @@
-//! NamespaceCache the trail from the store to its files, in the background.
+//! Copies the trail from the store to its files, in the background.
 //!
 //! | if the process dies | then |
 //! |---|---|
@@ -103,7 +103,7 @@ impl AuditTrail {
         self.archive_round(&mut writer, terms).await
     }
 
-    /// NamespaceCache what is left, and lets another node take over.
+    /// Copies what is left, and lets another node take over.
     async fn drain(&self, terms: &TrailTerms) {
         let mut writer = self.archive.writer().await;
         loop {

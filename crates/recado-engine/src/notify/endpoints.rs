@@ -1,6 +1,6 @@
 //! Webhook endpoints: a company's receivers, and the results of their deliveries.
 //!
-//! The store has the truth, by compare-and-set; this book is what a delivery reads. An endpoint that fails
+//! The store has the truth, by compare-and-set; this registry is what a delivery reads. An endpoint that fails
 //! ten times in a row is switched off, one that says 410 at once; an operator switches it on again.
 
 use std::collections::HashMap;

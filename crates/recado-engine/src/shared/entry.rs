@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 /// Tries at a compare-and-set before giving up; each loss means that another writer won.
 pub(crate) const WRITE_TRIES_MAX: usize = 32;
 
-/// The place of an entry.
+/// The namespace and key of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryKey<'a> {
     pub namespace: Namespace,
@@ -99,6 +99,6 @@ pub(crate) async fn write_entry(
     match kv.kv_write(vec![write], now).await?.first() {
         Some(KvWritten::Done { version }) => Ok(Some(*version)),
         Some(KvWritten::Conflict { .. }) => Ok(None),
-        None => Err(StoreError::Unavailable("it did not say".to_owned())),
+        None => Err(StoreError::Unavailable("the store answered no result".to_owned())),
     }
 }

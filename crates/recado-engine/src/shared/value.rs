@@ -6,7 +6,7 @@
 //! what another did.
 //!
 //! There are two ways to save a step. [`SharedStore::save`] returns when the store has it: for steps that must not be
-//! granted twice. [`SharedStore::enqueue_write`] changes the copy at once and saves behind the caller's back: for reports
+//! granted twice. [`SharedStore::enqueue_write`] changes the copy at once and saves in the background: for reports
 //! on deliveries, which must not wait. A step that changes nothing is not written, so a provider that is well costs no
 //! I/O.
 //!
@@ -290,7 +290,7 @@ impl SharedStore {
     }
 
     /// Applies a step at once, and saves it in the background, however long that takes. Returns true if the step
-    /// changed the value. `on_saved` hears the effect once the store has it.
+    /// changed the value. `on_saved` is called with the effect once the store has it.
     pub fn enqueue_write<T: Replayable>(
         self: &Arc<Self>,
         value: &Arc<SharedValue<T>>,
@@ -313,7 +313,7 @@ impl SharedStore {
                 Ok(saved) => saved.into_iter().flat_map(|saved| saved.pending).for_each(&on_saved),
                 Err(StoreError::Broken(_)) => return,
                 Err(_) => {
-                    tracing::warn!("cannot save what a provider told; trying again");
+                    tracing::warn!("cannot save a shared value; trying again");
                     tokio::select! {
                         () = self.lifecycle.stopped.cancelled() => return,
                         () = tokio::time::sleep(wait) => {}

@@ -22,7 +22,7 @@ const IN_THE_PIPE: Duration = Duration::from_millis(100);
 /// An outcome is written this soon after the far end has answered, or the fault comes before.
 const SETTLED_WITHIN: Duration = Duration::from_millis(1_500);
 
-/// The loss that `appendfsync everysec` allows: RedisServer writes at most two seconds late.
+/// The loss that `appendfsync everysec` allows: Redis writes at most two seconds late.
 const EVERYSEC_LOSES: Duration = Duration::from_millis(2_500);
 
 /// A job may be in a node's hands at many kills.

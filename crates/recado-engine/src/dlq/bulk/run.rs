@@ -1,6 +1,6 @@
 //! Works bulk acts off, one chunk after another, as many at a time as their pace allows.
 //!
-//! choose → write down → deal → count. If the process dies before the note is written, nothing was touched; if it dies
+//! choose → write down → deal → count. If the process dies before the entry is written, nothing was touched; if it dies
 //! after, the next one deals with the same entries, and finds on their trails which of them were done.
 
 use std::collections::HashMap;
@@ -122,7 +122,7 @@ impl Runner {
                 Ok(BulkStep::GoOn) => {}
                 Ok(BulkStep::Over) => return,
                 Err(StoreError::Broken(error)) => return self.dlq.lifecycle.fail_store(&error),
-                // The note says until when it is ours: the next process takes it from there.
+                // Another process takes over when the lease has run out.
                 Err(_) if self.dlq.lifecycle.is_stopping() => return,
                 Err(error) => {
                     tracing::warn!(id = %self.lease.state.id, %error, "a bulk act cannot go on yet; trying again");
