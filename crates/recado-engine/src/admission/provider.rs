@@ -4,7 +4,7 @@
 //! spends no attempt and holds up no other provider. This file answers from what this process knows;
 //! [`crate::admission::gate`] asks the store where that is not enough, and records how deliveries end.
 //!
-//! Breaker, pause, rates and quiet times are agreed on by all nodes. Slots, the pace of `adaptive` and the budget of
+//! Breaker, pause, rates and quiet times are shared by all nodes. Slots, the pace of `adaptive` and the budget of
 //! retries are each process's own.
 
 use std::collections::HashMap;
