@@ -111,7 +111,7 @@ pub struct BuiltIn {
     pub rate: Option<Rate>,
     /// The lines that make its provider, for transports that need one.
     pub provider_lines: &'static str,
-    /// What becomes of a job that this route cannot deliver.
+    /// The fallback of a job that this route cannot deliver.
     pub fallback: Act,
     policy: fn(Environment) -> Policy,
 }

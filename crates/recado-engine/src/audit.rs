@@ -193,19 +193,19 @@ impl AuditTrail {
     /// writes them that cannot be asked or does not say.
     pub(crate) async fn lateness(&self, now: Timestamp) -> Option<Duration> {
         self.archive.terms()?;
-        let noted = match self.store.is_shared() {
-            true => ArchiverState::read(&*self.store, now)
-                .await
-                .ok()
-                .flatten()
-                .and_then(|state| state.whole_until),
+        let stored = match self.store.is_shared() {
+            true => ArchiverState::read(&*self.store, now).await.unwrap_or_else(|error| {
+                tracing::debug!(%error, "cannot read how far the audit trail's files are");
+                None
+            }),
             false => None,
         };
+        let stored = stored.and_then(|state| state.whole_until);
         let whole_until = match self.archive.reach() {
-            // The note is written only now and then; or this node lost its place, and does not know yet.
-            Reach::Here { whole_until } => noted.max(Some(whole_until)),
-            Reach::Unknown => noted,
-            Reach::Elsewhere => Some(noted?),
+            // The entry is written only now and then; or this node lost its place, and does not know yet.
+            Reach::Here { whole_until } => stored.max(Some(whole_until)),
+            Reach::Unknown => stored,
+            Reach::Elsewhere => Some(stored?),
         };
         Some(self.archive.lateness.lock().measure(whole_until, now))
     }

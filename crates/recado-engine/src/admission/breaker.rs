@@ -66,7 +66,7 @@ pub(crate) enum ControlChange {
     Pause(Option<Pause>),
 }
 
-/// What a delivery says about its provider.
+/// The evidence of one delivery about its provider.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DeliveryFeedback<'a> {
     Delivered,
@@ -101,7 +101,7 @@ pub(crate) enum BreakerFeedback {
     Inconclusive,
 }
 
-/// What a [`ControlStep`] did.
+/// The result of a [`ControlStep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ControlEffect {
     pub change: Option<BreakerChange>,

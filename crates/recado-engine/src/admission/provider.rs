@@ -99,7 +99,7 @@ pub enum RefusalReason {
     Store,
 }
 
-/// Why nothing may go out, and until when.
+/// The refusal of a delivery: its reason, and its end if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub why: RefusalReason,

@@ -62,7 +62,7 @@ impl Attempts {
     /// Takes leases of jobs out of the list whose stored content is damaged, and moves these to the dead letter queue
     /// beside the claim, which does not wait for it.
     ///
-    /// Where the ids or the company are damaged no endpoint is notified: it could be another company's.
+    /// No endpoint is notified of a job whose ids or company are damaged: the endpoint could be another company's.
     pub(crate) fn bury_damaged(self: &Arc<Self>, leases: &mut Vec<Lease>) {
         for lease in leases.extract_if(.., |lease| lease.job.damage().is_some()) {
             let Some(damage) = lease.job.damage() else { continue };

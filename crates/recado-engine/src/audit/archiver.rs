@@ -6,9 +6,9 @@
 //! | after that, before the mark | the files themselves know how far they are, and take none twice |
 //! | after the mark | there is nothing to do again |
 //!
-//! When the files cannot be written the records stay in the store, it is told, and it is tried again: nothing waits
-//! for it. While jobs are being delivered it rests between two bites, so that they go first; the later the files are,
-//! the less it rests, so that they cannot fall behind for long.
+//! The records stay in the store while the files cannot be written; an error is logged, and the archiver tries again. No
+//! delivery waits for it. While jobs are being delivered it rests between two bites, so that they go first; the later
+//! the files are, the less it rests, so that they cannot fall behind for long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

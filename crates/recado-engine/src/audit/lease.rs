@@ -81,14 +81,15 @@ impl AuditTrail {
     pub(super) async fn take_lease(&self) -> Result<Result<ArchiverLease, ArchiverState>, StoreError> {
         let now = self.clock.now();
         let entry = self.store.kv_get(NAMESPACE, KEY, now).await?;
-        entry.as_ref().map(parse).transpose()?;
-        let found = FoundLease::of(KEY, entry.as_ref(), || ArchiverState {
+        let new = || ArchiverState {
             store: format!("store_{}", self.random.uuid_v7(now).to_simple()).into(),
             node: self.node.clone(),
             until: now,
             archived: BTreeMap::new(),
             whole_until: None,
-        });
+        };
+        let state = entry.as_ref().map(parse).transpose()?.unwrap_or_else(new);
+        let found = FoundLease::new(KEY, entry.as_ref(), state);
         let is_ours = found.version() > 0 && found.state.node == self.node;
         let kv = self.store.clone();
         let terms = LeaderTerms { kv, node: self.node.clone(), namespace: NAMESPACE, length: HELD_FOR };

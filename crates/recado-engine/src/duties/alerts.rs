@@ -25,6 +25,7 @@ use crate::duties::gauges::GaugeReader;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
+use crate::shared::entry::read_entry;
 use crate::shared::leader::{FoundLease, LeaderLease, LeaderState, LeaderTerms, LeaseWatch};
 
 pub(crate) const NAMESPACE: Namespace = Namespace::new("alerts");
@@ -164,7 +165,8 @@ impl AlertRunner {
         let now = self.clock.now();
         let entry = self.lease.kv.kv_get(NAMESPACE, KEY, now).await?;
         let new = || AlertLease { node: Box::default(), until: now, state: AlertsState::default() };
-        let found = FoundLease::of(KEY, entry.as_ref(), new);
+        let state = entry.as_ref().and_then(read_entry).unwrap_or_else(new);
+        let found = FoundLease::new(KEY, entry.as_ref(), state);
         if held.as_ref().is_some_and(|held| held.version() == found.version()) {
             return Ok(Turn::Ours);
         }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::shared::entry::{EntryKey, read_entry, write_entry, write_of};
+use crate::shared::entry::{EntryKey, write_entry, write_of};
 
 /// The state of a duty, which names the process that does it.
 pub(crate) trait LeaderState: Clone + Serialize + DeserializeOwned + Send + Sync {
@@ -86,9 +86,8 @@ pub(crate) struct FoundLease<T> {
 }
 
 impl<T: LeaderState> FoundLease<T> {
-    /// Reads the state of an entry. One that is not there, or that cannot be read, is a new one.
-    pub fn of(key: &str, entry: Option<&KvEntry>, new: impl FnOnce() -> T) -> Self {
-        let state = entry.and_then(read_entry).unwrap_or_else(new);
+    /// Takes the state that the caller read of an entry, or made because there is none.
+    pub fn new(key: &str, entry: Option<&KvEntry>, state: T) -> Self {
         FoundLease { key: key.into(), state, version: entry.map_or(0, |entry| entry.version) }
     }
 
@@ -119,8 +118,7 @@ impl<T: LeaderState> LeaderLease<T> {
 
     /// Writes the state and renews the lease; returns false when another process has written it since.
     pub async fn save(&mut self, now: Timestamp) -> Result<bool, StoreError> {
-        self.state.set_holder(Some(&self.terms.node), now.plus(self.terms.length));
-        self.write(now, |write| write).await
+        self.save_with(now, |write| write).await
     }
 
     /// Does the same, with more in the write.

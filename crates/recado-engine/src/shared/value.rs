@@ -42,7 +42,7 @@ pub(crate) trait Replayable:
     Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     type Step: Debug + Send + Sync;
-    /// What a step did, for the caller.
+    /// The result of a step, for the caller.
     type Effect: Debug + Send;
 
     fn apply(&mut self, step: &Self::Step) -> Self::Effect;

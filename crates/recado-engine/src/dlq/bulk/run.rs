@@ -90,7 +90,7 @@ async fn take_free(
             continue;
         }
         let watch = watches.entry(bulk.id.clone()).or_default();
-        let found = FoundLease::of(&entry.key, Some(&entry), || bulk);
+        let found = FoundLease::new(&entry.key, Some(&entry), bulk);
         if let Ok(mut lease) = found.take(&terms, watch)
             && lease.save(now).await?
         {
