@@ -34,6 +34,7 @@ impl Lifecycle {
     /// Runs work that a stop waits for until its grace is over.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stopped = self.stopped.clone();
+        let work = Box::pin(work);
         self.deliveries.spawn(async move {
             tokio::select! {
                 () = work => {}
@@ -45,6 +46,8 @@ impl Lifecycle {
     /// Runs a delivery like [`Lifecycle::spawn`], and counts it as abandoned when the grace ends first.
     pub fn spawn_delivery(self: &std::sync::Arc<Self>, delivery: impl Future<Output = ()> + Send + 'static) {
         let lifecycle = self.clone();
+        // On the heap once: the task and `select!` would each move the whole future.
+        let delivery = Box::pin(delivery);
         self.deliveries.spawn(async move {
             tokio::select! {
                 biased;

@@ -125,6 +125,8 @@ impl PostSettle {
     }
 
     /// Runs once the transition has happened. Listeners that hear of it can see what it led to.
+    ///
+    /// Writes that few transitions need are boxed: they would make the future of every delivery larger.
     pub async fn run(mut self, attempts: &Attempts, job: &Job, transition: &Transition, now: Timestamp) {
         let Attempts { routes, notifier, metrics, .. } = attempts;
         let policy = &routes.terms_of(&job.route).policy;
@@ -133,15 +135,15 @@ impl PostSettle {
             metrics.record_dead_letter_left(DeadLetterExit::Replayed, moved_at);
         }
         if let Some(account) = self.mark.take()
-            && let Err(error) = notifier.accounts.mark(&*notifier.kv, account, now).await
+            && let Err(error) = Box::pin(notifier.accounts.mark(&*notifier.kv, account, now)).await
         {
             tracing::warn!(%error, "cannot mark an account");
         }
         if let Some((endpoint, went)) = self.count.take() {
-            match notifier.endpoints.count(&*notifier.kv, &endpoint, went, now).await {
+            match Box::pin(notifier.endpoints.count(&*notifier.kv, &endpoint, went, now)).await {
                 // Others counted as well, and it was one more than anybody knew.
                 Ok(Some(event)) if !self.events.iter().any(|foreseen| foreseen.id == event.id) => {
-                    notifier.announce(event, now).await;
+                    Box::pin(notifier.announce(event, now)).await;
                 }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, endpointId = &*endpoint, "cannot count a delivery"),

@@ -20,17 +20,32 @@ const SETTLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
 impl Attempts {
     /// Settles a lease, with what follows from the transition.
-    pub(crate) async fn settle(
+    ///
+    /// The plan is made before the first wait, so that the returned future holds each value once: a delivery's future is
+    /// moved when its task starts, and its size is part of the cost of a job.
+    pub(crate) fn settle(
         &self,
         lease: &Lease,
         transition: Transition,
         audit: Option<AuditEvent>,
         wait_by: WaitBy,
-    ) {
+    ) -> impl Future<Output = ()> {
         let now = self.clock.now();
-        let mut post_settle = PostSettle::plan(self, &lease.job, &transition, wait_by, now);
-        post_settle.leaves_queue = self.leaves_queue(&lease.job, &transition).await;
-        self.settle_until_taken(lease, transition, audit, post_settle, now).await;
+        let post_settle = PostSettle::plan(self, &lease.job, &transition, wait_by, now);
+        self.settle_planned(lease, transition, audit, post_settle, now)
+    }
+
+    fn settle_planned(
+        &self,
+        lease: &Lease,
+        transition: Transition,
+        audit: Option<AuditEvent>,
+        mut post_settle: PostSettle,
+        now: Timestamp,
+    ) -> impl Future<Output = ()> {
+        let follow_ups = std::mem::take(&mut post_settle.follow_ups);
+        let settlement = Settlement { token: lease.token, transition, audit, now, follow_ups };
+        self.settle_until_taken(lease, settlement, post_settle)
     }
 
     /// Logs a transition that spent no attempt of its own here, and settles it.
@@ -77,22 +92,14 @@ impl Attempts {
             };
             let attempts = self.clone();
             self.lifecycle.spawn(async move {
-                attempts.settle_until_taken(&lease, transition, Some(audit), post_settle, now).await;
+                attempts.settle_planned(&lease, transition, Some(audit), post_settle, now).await;
             });
         }
     }
 
-    async fn settle_until_taken(
-        &self,
-        lease: &Lease,
-        transition: Transition,
-        audit: Option<AuditEvent>,
-        mut post_settle: PostSettle,
-        now: Timestamp,
-    ) {
+    async fn settle_until_taken(&self, lease: &Lease, settlement: Settlement, mut post_settle: PostSettle) {
+        post_settle.leaves_queue = self.leaves_queue(&lease.job, &settlement.transition).await;
         let mut wait = SETTLE_RETRY_MIN;
-        let follow_ups = std::mem::take(&mut post_settle.follow_ups);
-        let settlement = Settlement { token: lease.token, transition, audit, now, follow_ups };
         let mut is_late = false;
         loop {
             let settled = self.jobs.settle(vec![settlement.clone()]).await;
@@ -104,7 +111,9 @@ impl Attempts {
                     tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the outcome was written; another attempt decides");
                     return;
                 }
-                Ok(_) => return post_settle.run(self, &lease.job, &settlement.transition, now).await,
+                Ok(_) => {
+                    return post_settle.run(self, &lease.job, &settlement.transition, settlement.now).await;
+                }
                 Err(StoreError::Broken(error)) => return self.lifecycle.fail_store(&error),
                 Err(error) => {
                     tracing::warn!(jobId = %lease.job.id, %error, "cannot write an outcome down yet; trying again");

@@ -130,7 +130,7 @@ impl Accounts {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         if self.is_marked(provider, company) {
-            self.take_off(kv, provider, company, OURSELVES, now).await?;
+            Box::pin(self.take_off(kv, provider, company, OURSELVES, now)).await?;
         }
         Ok(())
     }
