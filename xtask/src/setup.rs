@@ -39,8 +39,7 @@ pub fn run() -> Outcome {
     }
     peers()?;
     npm_package()?;
-    for component in ["rustfmt", "clippy"] {
-        let command = if component == "clippy" { "clippy" } else { "fmt" };
+    for (component, command) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
         let works =
             crate::cargo().args([command, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !works.is_ok_and(|status| status.success()) {

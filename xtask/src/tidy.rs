@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Outcome, cargo, licences, requirements, rooms, root};
+use crate::{Outcome, cargo, licences, output, requirements, rooms, root};
 
 /// Who may depend on whom inside the workspace, without the `recado-` of their names. Arrows point inwards.
 const ALLOWED: [(&str, &str); 26] = [
@@ -59,7 +59,7 @@ pub fn run() -> Outcome {
     println!("\n── tidy");
     let mut faults = Vec::new();
     let metadata = metadata()?;
-    dependency_direction(&metadata, &mut faults);
+    dependency_direction(&metadata, &mut faults)?;
     rooms::check(&mut faults)?;
     licences::check(&metadata, &mut faults);
     source_files(&mut faults)?;
@@ -77,17 +77,12 @@ pub fn run() -> Outcome {
 }
 
 fn metadata() -> Result<serde_json::Value, String> {
-    let output = cargo()
-        .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
-        .output()
-        .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
+    let args = ["metadata", "--format-version", "1", "--locked", "--all-features"];
+    let output = output("cargo metadata", cargo().args(args))?;
+    serde_json::from_slice(&output).map_err(|error| format!("cargo metadata: {error}"))
 }
 
-fn dependency_direction(metadata: &serde_json::Value, faults: &mut Vec<String>) {
+fn dependency_direction(metadata: &serde_json::Value, faults: &mut Vec<String>) -> Outcome {
     let allowed: BTreeMap<_, _> = ALLOWED.into_iter().collect();
     for package in
         metadata["packages"].as_array().into_iter().flatten().filter(|package| package["source"].is_null())
@@ -105,48 +100,28 @@ fn dependency_direction(metadata: &serde_json::Value, faults: &mut Vec<String>) 
             }
         }
     }
-    for banned in reachable_from_core(metadata) {
+    for banned in reachable_from_core()? {
         faults.push(format!(
             "recado-core reaches {banned}: the core does no I/O, reads no clock and draws no numbers"
         ));
     }
+    Ok(())
 }
 
-fn reachable_from_core(metadata: &serde_json::Value) -> Vec<String> {
-    let nodes = metadata["resolve"]["nodes"].as_array();
-    let by_id: BTreeMap<&str, &serde_json::Value> =
-        nodes.into_iter().flatten().filter_map(|node| Some((node["id"].as_str()?, node))).collect();
-    let mut open: Vec<&str> = by_id.keys().copied().filter(|id| id.contains("/recado-core#")).collect();
-    let mut seen = Vec::new();
-    while let Some(id) = open.pop() {
-        if seen.contains(&id) {
-            continue;
-        }
-        seen.push(id);
-        for dependency in by_id.get(id).and_then(|node| node["deps"].as_array()).into_iter().flatten() {
-            let normal = dependency["dep_kinds"]
-                .as_array()
-                .is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()));
-            if let (true, Some(id)) = (normal, dependency["pkg"].as_str()) {
-                open.push(id);
-            }
-        }
-    }
-    let name = |id: &str| {
-        let last = id.rsplit('/').next().unwrap_or(id);
-        last.rsplit('#').next().unwrap_or(last).split('@').next().unwrap_or_default().to_owned()
-    };
-    seen.into_iter().map(name).filter(|name| BANNED_FROM_CORE.contains(&name.as_str())).collect()
+/// Returns the crates that the core reaches and must not.
+fn reachable_from_core() -> Result<Vec<&'static str>, String> {
+    let args = ["tree", "--package", "recado-core", "--locked", "--all-features", "--target", "all"];
+    let tree = output("cargo tree", cargo().args(args).args(["--edges", "normal", "--prefix", "none"]))?;
+    let tree = String::from_utf8_lossy(&tree);
+    let reaches = |banned: &&str| tree.lines().any(|line| line.split(' ').next() == Some(banned));
+    Ok(BANNED_FROM_CORE.into_iter().filter(reaches).collect())
 }
 
 /// Files that git tracks or would track.
 pub fn files() -> Result<Vec<PathBuf>, String> {
-    let output = Command::new("git")
-        .current_dir(root())
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .output()
-        .map_err(|error| format!("cannot run git ls-files: {error}"))?;
-    let names = String::from_utf8_lossy(&output.stdout);
+    let args = ["ls-files", "--cached", "--others", "--exclude-standard"];
+    let output = output("git ls-files", Command::new("git").current_dir(root()).args(args))?;
+    let names = String::from_utf8_lossy(&output);
     Ok(names.lines().map(PathBuf::from).filter(|path| root().join(path).is_file()).collect())
 }
 
@@ -223,14 +198,9 @@ fn generated_files(faults: &mut Vec<String>) -> Outcome {
         ("docs/configuration.md", &["config", "reference"]),
     ];
     for (path, command) in GENERATED {
-        let mut recado = cargo();
-        recado.args(["run", "--quiet", "--package", "recado", "--"]).args(command);
-        let output = recado.output().map_err(|error| format!("cannot run recado: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("recado {}: {}", command.join(" "), String::from_utf8_lossy(&output.stderr)));
-        }
-        let kept = std::fs::read(root().join(path)).unwrap_or_default();
-        if kept != output.stdout {
+        let run = ["run", "--quiet", "--package", "recado", "--"];
+        let said = output(&format!("recado {}", command.join(" ")), cargo().args(run).args(command))?;
+        if std::fs::read(root().join(path)).unwrap_or_default() != said {
             let how = format!("cargo run -- {} > {path}", command.join(" "));
             faults.push(format!("{path} is not what the program says; run: {how}"));
         }

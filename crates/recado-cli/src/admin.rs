@@ -7,7 +7,7 @@ pub mod providers;
 pub mod routes;
 pub mod tenants;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use recado_core::CompanyId;
 
 use crate::AskArgs;
@@ -21,4 +21,20 @@ pub struct OfTenantArgs {
     company: Option<CompanyId>,
     #[command(flatten)]
     ask: AskArgs,
+}
+
+/// A command that lists, unless another one is named.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct OrList<C: Subcommand, L: Args> {
+    #[command(subcommand)]
+    command: Option<C>,
+    #[command(flatten)]
+    list: L,
+}
+
+impl<C: Subcommand, L: Args> OrList<C, L> {
+    fn or(self, list: fn(L) -> C) -> C {
+        self.command.unwrap_or_else(|| list(self.list))
+    }
 }

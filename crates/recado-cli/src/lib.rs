@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use admin::{OfTenantArgs, OrList, accounts, providers, routes, tenants};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use recado_client::{Client, ClientError};
 use recado_config::catalogue::Environment;
@@ -74,17 +75,29 @@ enum Command {
     /// Ask a provider and wait for its answer.
     Call(delivery::call::CallArgs),
     /// Accounts whose credential a provider no longer takes.
-    Accounts(admin::accounts::AccountsArgs),
+    #[command(
+        after_help = "EXAMPLES:\n  recado accounts --company acme\n  recado accounts clear instagram acme"
+    )]
+    Accounts(OrList<accounts::AccountsCommand, OfTenantArgs>),
     /// Providers: breakers, limits, what waits for them.
-    Providers(admin::providers::ProvidersArgs),
+    #[command(
+        after_help = "EXAMPLES:\n  recado providers\n  recado providers open instagram --reason 'their maintenance'\n  recado providers pause smtp-main"
+    )]
+    Providers(OrList<providers::ProvidersCommand, AskArgs>),
     /// Holds that answers from outside imposed: list them, lift one.
     #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds lift hold_4f0c…")]
     #[command(subcommand)]
     Holds(admin::holds::HoldsCommand),
     /// Routes: who carries them, pausing one.
-    Routes(admin::routes::RoutesArgs),
+    #[command(
+        after_help = "EXAMPLES:\n  recado routes\n  recado routes pause email --reason 'wrong template'\n  recado routes resume email"
+    )]
+    Routes(OrList<routes::RoutesCommand, AskArgs>),
     /// Show tenants with their counts and turns; set their weight, limit or pause.
-    Tenants(admin::tenants::TenantsArgs),
+    #[command(
+        after_help = "EXAMPLES:\n  recado tenants\n  recado tenants --route email\n  recado tenants set acme --weight 3"
+    )]
+    Tenants(OrList<tenants::TenantsCommand, tenants::ListArgs>),
     /// The nodes that share the store: health, share of the work.
     #[command(after_help = "EXAMPLES:\n  recado nodes\n  recado nodes --json")]
     Nodes(AskArgs),
@@ -229,11 +242,11 @@ fn run(command: Command) -> Done {
         Command::Events(args) => wait_for(monitor::events::run(args, screen)),
         Command::Endpoints(command) => wait_for(admin::endpoints::run(command, screen)),
         Command::Call(args) => wait_for(delivery::call::run(args, screen)),
-        Command::Accounts(args) => wait_for(admin::accounts::run(args, screen)),
-        Command::Providers(args) => wait_for(admin::providers::run(args, screen)),
+        Command::Accounts(args) => wait_for(accounts::run(args, screen)),
+        Command::Providers(args) => wait_for(providers::run(args, screen)),
         Command::Holds(command) => wait_for(admin::holds::run(command, screen)),
-        Command::Routes(args) => wait_for(admin::routes::run(args, screen)),
-        Command::Tenants(args) => wait_for(admin::tenants::run(args, screen)),
+        Command::Routes(args) => wait_for(routes::run(args, screen)),
+        Command::Tenants(args) => wait_for(tenants::run(args, screen)),
         Command::Nodes(args) => wait_for(monitor::nodes::run(args, screen)),
         Command::Alerts(args) => wait_for(monitor::alerts::run(args, screen)),
         Command::Kpis(args) => wait_for(monitor::kpis::run(args, screen)),

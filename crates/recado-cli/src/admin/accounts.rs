@@ -5,23 +5,11 @@ use recado_terminal::{Column, Field, Paint, Screen, clean};
 use recado_wire::accounts::{Account, AccountQuery};
 use serde_json::json;
 
-use super::OfTenantArgs;
+use super::{OfTenantArgs, OrList};
 use crate::{AskArgs, Done};
 
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "EXAMPLES:\n  recado accounts --company acme\n  recado accounts clear instagram acme"
-)]
-pub struct AccountsArgs {
-    #[command(subcommand)]
-    command: Option<AccountsCommand>,
-    #[command(flatten)]
-    list: OfTenantArgs,
-}
-
 #[derive(Debug, Subcommand)]
-enum AccountsCommand {
+pub enum AccountsCommand {
     /// List accounts whose credential a provider no longer takes.
     #[command(after_help = "EXAMPLES:\n  recado accounts list --company acme")]
     List(OfTenantArgs),
@@ -31,7 +19,7 @@ enum AccountsCommand {
 }
 
 #[derive(Debug, Args)]
-struct ClearArgs {
+pub struct ClearArgs {
     /// The provider.
     provider: String,
     /// The tenant.
@@ -40,8 +28,8 @@ struct ClearArgs {
     ask: AskArgs,
 }
 
-pub async fn run(args: AccountsArgs, screen: &mut Screen) -> Done {
-    match args.command.unwrap_or(AccountsCommand::List(args.list)) {
+pub async fn run(args: OrList<AccountsCommand, OfTenantArgs>, screen: &mut Screen) -> Done {
+    match args.or(AccountsCommand::List) {
         AccountsCommand::List(OfTenantArgs { company, ask }) => {
             let list = ask.client()?.accounts(&AccountQuery { company_id: company }).await?;
             ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS))

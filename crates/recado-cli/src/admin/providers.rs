@@ -10,23 +10,12 @@ use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::{BreakerAction, BreakerRequest, PauseRequest, Provider, RateLimit};
 
+use super::OrList;
 use crate::delivery::timeline::waits_for;
 use crate::{AskArgs, Done};
 
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "EXAMPLES:\n  recado providers\n  recado providers open instagram --reason 'their maintenance'\n  recado providers pause smtp-main"
-)]
-pub struct ProvidersArgs {
-    #[command(subcommand)]
-    command: Option<ProvidersCommand>,
-    #[command(flatten)]
-    list: AskArgs,
-}
-
 #[derive(Debug, Subcommand)]
-enum ProvidersCommand {
+pub enum ProvidersCommand {
     /// List providers: breaker, limits, what waits for them.
     #[command(after_help = "EXAMPLES:\n  recado providers list --json")]
     List(AskArgs),
@@ -48,7 +37,7 @@ enum ProvidersCommand {
 }
 
 #[derive(Debug, Args)]
-struct OneArgs {
+pub struct OneArgs {
     /// The provider.
     name: String,
     #[command(flatten)]
@@ -56,7 +45,7 @@ struct OneArgs {
 }
 
 #[derive(Debug, Args)]
-struct TurnArgs {
+pub struct TurnArgs {
     /// The provider.
     name: String,
     /// Reason, for the next operator.
@@ -67,7 +56,7 @@ struct TurnArgs {
 }
 
 #[derive(Debug, Args)]
-struct PauseArgs {
+pub struct PauseArgs {
     /// The provider.
     name: String,
     /// Reason, for the next operator.
@@ -77,8 +66,8 @@ struct PauseArgs {
     ask: AskArgs,
 }
 
-pub async fn run(args: ProvidersArgs, screen: &mut Screen) -> Done {
-    match args.command.unwrap_or(ProvidersCommand::List(args.list)) {
+pub async fn run(args: OrList<ProvidersCommand, AskArgs>, screen: &mut Screen) -> Done {
+    match args.or(ProvidersCommand::List) {
         ProvidersCommand::List(ask) => {
             let list = ask.client()?.providers().await?;
             ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS))

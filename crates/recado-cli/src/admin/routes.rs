@@ -5,23 +5,12 @@ use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::providers::PauseRequest;
 use recado_wire::routes::Route;
 
+use super::OrList;
 use crate::delivery::timeline::waits_for;
 use crate::{AskArgs, Done};
 
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "EXAMPLES:\n  recado routes\n  recado routes pause email --reason 'wrong template'\n  recado routes resume email"
-)]
-pub struct RoutesArgs {
-    #[command(subcommand)]
-    command: Option<RoutesCommand>,
-    #[command(flatten)]
-    list: AskArgs,
-}
-
 #[derive(Debug, Subcommand)]
-enum RoutesCommand {
+pub enum RoutesCommand {
     /// List routes: who carries them, what waits, what holds them back.
     #[command(after_help = "EXAMPLES:\n  recado routes list --json")]
     List(AskArgs),
@@ -34,7 +23,7 @@ enum RoutesCommand {
 }
 
 #[derive(Debug, Args)]
-struct OneArgs {
+pub struct OneArgs {
     /// The route.
     name: String,
     /// Reason, for the next operator.
@@ -44,8 +33,8 @@ struct OneArgs {
     ask: AskArgs,
 }
 
-pub async fn run(args: RoutesArgs, screen: &mut Screen) -> Done {
-    let (ask, route) = match args.command.unwrap_or(RoutesCommand::List(args.list)) {
+pub async fn run(args: OrList<RoutesCommand, AskArgs>, screen: &mut Screen) -> Done {
+    let (ask, route) = match args.or(RoutesCommand::List) {
         RoutesCommand::List(ask) => {
             let list = ask.client()?.routes().await?;
             return ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS));

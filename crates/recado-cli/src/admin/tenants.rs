@@ -7,24 +7,13 @@ use recado_core::{CompanyId, RouteName};
 use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::tenants::{Tenant, TenantChange, TenantQuery, TenantRoute, WEIGHT_MAX};
 
+use super::OrList;
 use crate::delivery::jobs::{company, route};
 use crate::delivery::timeline::waits_for;
 use crate::{AskArgs, Done, Stop, show_cursor};
 
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "EXAMPLES:\n  recado tenants\n  recado tenants --route email\n  recado tenants set acme --weight 3"
-)]
-pub struct TenantsArgs {
-    #[command(subcommand)]
-    command: Option<TenantsCommand>,
-    #[command(flatten)]
-    list: ListArgs,
-}
-
 #[derive(Debug, Subcommand)]
-enum TenantsCommand {
+pub enum TenantsCommand {
     /// List tenants: counts, turns, and why each waits.
     #[command(after_help = "EXAMPLES:\n  recado tenants list --route email")]
     List(ListArgs),
@@ -39,7 +28,7 @@ enum TenantsCommand {
 }
 
 #[derive(Debug, Args)]
-struct ListArgs {
+pub struct ListArgs {
     /// Only this tenant.
     #[arg(long, value_name = "ID", value_parser = company)]
     company: Option<CompanyId>,
@@ -57,7 +46,7 @@ struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-struct OneArgs {
+pub struct OneArgs {
     /// The tenant.
     company: String,
     #[command(flatten)]
@@ -65,7 +54,7 @@ struct OneArgs {
 }
 
 #[derive(Debug, Args)]
-struct SetArgs {
+pub struct SetArgs {
     /// The tenant.
     company: String,
     /// Its turn is this many times as long.
@@ -99,8 +88,8 @@ fn bound(text: &str) -> Result<Bound, String> {
     }
 }
 
-pub async fn run(args: TenantsArgs, screen: &mut Screen) -> Done {
-    match args.command.unwrap_or(TenantsCommand::List(args.list)) {
+pub async fn run(args: OrList<TenantsCommand, ListArgs>, screen: &mut Screen) -> Done {
+    match args.or(TenantsCommand::List) {
         TenantsCommand::List(args) => list(args, screen).await,
         TenantsCommand::Show(OneArgs { company, ask }) => {
             ask.show(screen, &ask.client()?.tenant(&company).await?, facts)
