@@ -108,7 +108,7 @@ pub async fn drive<B: Fn() -> String + Send + Sync + 'static>(
         runtime.block_on(async move {
             let started = Instant::now();
             let latencies = at_once(connections, |_| call(address, started + time, posted.clone())).await?;
-            Ok(Driven { latencies: latencies.concat(), took: started.elapsed() })
+            Ok(Driven { took: started.elapsed(), latencies: latencies.concat() })
         })
     };
     tokio::task::spawn_blocking(thread).await?
