@@ -111,7 +111,7 @@ fn install(package: &str) -> Outcome {
     })
 }
 
-/// Where an older Debian finds what came after it: the machine's own mirror and its backports, as an option for
+/// Sources of what came after an older Debian: the machine's own mirror and its backports, as an option for
 /// `apt-get`. The machine's sources stay as they are.
 fn backports() -> Result<Option<String>, String> {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();

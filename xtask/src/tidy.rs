@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{Outcome, cargo, licences, output, requirements, rooms, root};
 
-/// Who may depend on whom inside the workspace, without the `recado-` of their names. Arrows point inwards.
+/// Crates of the workspace that each one may depend on, without the `recado-` of their names. Arrows point inwards.
 const ALLOWED: [(&str, &str); 26] = [
     ("recado-core", ""),
     ("recado-audit", "core"),
@@ -45,7 +45,7 @@ const ALLOWED: [(&str, &str); 26] = [
     ("xtask", ""),
 ];
 
-/// What the pure core must never reach, however deep.
+/// Crates that the pure core must never reach, however deep.
 const BANNED_FROM_CORE: [&str; 8] =
     ["tokio", "rand", "fastrand", "reqwest", "hyper", "rusqlite", "axum", "getrandom"];
 
