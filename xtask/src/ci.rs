@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::{Outcome, cargo, setup, tidy};
 
-/// What is run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
+/// Targets that run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
 /// store's files, about pages and configuration alone, or only waits.
 const ON_REDIS: [&str; 2] = ["systems", "cli"];
 const NOT_ON_REDIS: [&str; 11] = [

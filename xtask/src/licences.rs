@@ -53,21 +53,19 @@ pub fn check(metadata: &serde_json::Value, faults: &mut Vec<String>) {
 /// `A OR B` needs one, `A AND B` both; brackets group.
 fn acceptable(expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
-    let flat = expression.trim();
-    if let Some(parts) = split(flat, " OR ") {
-        return parts.iter().any(|part| acceptable(part));
+    let (alternatives, parts) = (split(expression.trim(), " OR "), split(expression.trim(), " AND "));
+    match (&alternatives[..], &parts[..]) {
+        ([alternative], [_]) => match alternative.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+            Some(inner) => acceptable(inner),
+            None => ALLOWED.contains(alternative),
+        },
+        ([_], parts) => parts.iter().all(|part| acceptable(part)),
+        (alternatives, _) => alternatives.iter().any(|alternative| acceptable(alternative)),
     }
-    if let Some(parts) = split(flat, " AND ") {
-        return parts.iter().all(|part| acceptable(part));
-    }
-    if let Some(inner) = flat.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-        return acceptable(inner);
-    }
-    ALLOWED.contains(&flat)
 }
 
 /// Splits at a word that stands outside all brackets.
-fn split<'a>(text: &'a str, word: &str) -> Option<Vec<&'a str>> {
+fn split<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
     for (at, character) in text.char_indices() {
         match character {
@@ -80,11 +78,8 @@ fn split<'a>(text: &'a str, word: &str) -> Option<Vec<&'a str>> {
             _ => {}
         }
     }
-    if parts.is_empty() {
-        return None;
-    }
     parts.push(&text[start..]);
-    Some(parts)
+    parts
 }
 
 #[cfg(test)]

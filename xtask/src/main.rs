@@ -66,23 +66,21 @@ fn nightly() -> Outcome {
 }
 
 fn kill_loop() -> Outcome {
-    let kills = std::env::var("KILLS").unwrap_or_else(|_| "100".to_owned());
-    let mut cargo = cargo();
-    cargo
-        .args(["test", "--release", "--package", "recado", "--test", "kill_loop", "--", "--nocapture"])
-        .env("RECADO_KILLS", kills);
-    run("kill loop", &mut cargo)
+    long_test("kill loop", &["kill_loop", "--", "--nocapture"], "RECADO_KILLS", ("KILLS", "100"))
 }
 
 fn chaos() -> Outcome {
-    let times = std::env::var("CHAOS").unwrap_or_else(|_| "10".to_owned());
-    let mut cargo = cargo();
     // One after another, so that each has the machine to itself.
-    cargo
-        .args(["test", "--release", "--package", "recado", "--test", "cluster", "--"])
-        .args(["--nocapture", "--test-threads", "1", "chaos::"])
-        .env("RECADO_CHAOS", times);
-    run("chaos", &mut cargo)
+    let args = ["cluster", "--", "--nocapture", "--test-threads", "1", "chaos::"];
+    long_test("chaos", &args, "RECADO_CHAOS", ("CHAOS", "10"))
+}
+
+/// Runs a test of the built program for as long as our variable, or else its default, says.
+fn long_test(what: &str, args: &[&str], its_variable: &str, (ours, default): (&str, &str)) -> Outcome {
+    let length = std::env::var(ours).unwrap_or_else(|_| default.to_owned());
+    let mut cargo = cargo();
+    cargo.args(["test", "--release", "--package", "recado", "--test"]).args(args).env(its_variable, length);
+    run(what, &mut cargo)
 }
 
 /// The workspace's folder: of the checkout that this is run from, wherever it was built.
@@ -105,5 +103,14 @@ pub fn run(what: &str, command: &mut Command) -> Outcome {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{what}: {status}")),
         Err(error) => Err(format!("{what}: cannot run {:?}: {error}", command.get_program())),
+    }
+}
+
+/// Returns what a command prints; its failure is ours.
+pub fn output(what: &str, command: &mut Command) -> Result<Vec<u8>, String> {
+    let output = command.output().map_err(|error| format!("cannot run {what}: {error}"))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(format!("{what}: {}", String::from_utf8_lossy(&output.stderr))),
     }
 }

@@ -1,20 +1,20 @@
 //! The order of the engine's rooms: the table in its `lib.rs` says it, and every module holds to it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::{Outcome, root};
+use crate::{Outcome, root, tidy};
 
 const ENGINE: &str = "crates/recado-engine/src";
 
 /// Checks that each module of the engine uses only those in rows above its own.
 pub fn check(faults: &mut Vec<String>) -> Outcome {
-    let folder = root().join(ENGINE);
-    let read =
-        |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
-    let rows = rows_of(&read(&folder.join("lib.rs"))?);
-    for path in source_files(&folder)? {
-        let relative = path.strip_prefix(&folder).unwrap_or(&path).to_owned();
+    let read = |path: &Path| {
+        std::fs::read_to_string(root().join(path)).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let rows = rows_of(&read(&Path::new(ENGINE).join("lib.rs"))?);
+    for path in tidy::files()? {
+        let Ok(relative) = path.strip_prefix(ENGINE) else { continue };
         let module = relative.iter().next().and_then(|part| part.to_str()).unwrap_or_default();
         let module = module.trim_end_matches(".rs");
         if module == "lib" {
@@ -26,10 +26,8 @@ pub fn check(faults: &mut Vec<String>) -> Outcome {
         };
         for used in used_modules(&read(&path)?) {
             if used != module && rows.get(&*used).is_some_and(|other| other >= row) {
-                faults.push(format!(
-                    "{ENGINE}/{}: `{module}` uses `{used}`, which is not above it in the table of rooms",
-                    relative.display()
-                ));
+                let (path, why) = (path.display(), "which is not above it in the table of rooms");
+                faults.push(format!("{path}: `{module}` uses `{used}`, {why}"));
             }
         }
     }
@@ -51,21 +49,6 @@ fn used_modules(text: &str) -> Vec<String> {
         code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let name = |rest: &str| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
     code.split("crate::").skip(1).filter_map(name).collect()
-}
-
-fn source_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let mut found = Vec::new();
-    let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    for entry in entries {
-        let path = entry.map_err(|error| error.to_string())?.path();
-        if path.is_dir() {
-            found.extend(source_files(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 #[cfg(test)]

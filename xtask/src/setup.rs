@@ -39,8 +39,7 @@ pub fn run() -> Outcome {
     }
     peers()?;
     npm_package()?;
-    for component in ["rustfmt", "clippy"] {
-        let command = if component == "clippy" { "clippy" } else { "fmt" };
+    for (component, command) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
         let works =
             crate::cargo().args([command, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !works.is_ok_and(|status| status.success()) {
@@ -112,7 +111,7 @@ fn install(package: &str) -> Outcome {
     })
 }
 
-/// Where an older Debian finds what came after it: the machine's own mirror and its backports, as an option for
+/// Sources of what came after an older Debian: the machine's own mirror and its backports, as an option for
 /// `apt-get`. The machine's sources stay as they are.
 fn backports() -> Result<Option<String>, String> {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();

@@ -10,19 +10,17 @@ use recado_core::{Outcome, Payload};
 use recado_engine::{Carrier, Clock, Engine, SystemClock};
 use recado_transport::{DataFault, Delivery, Sandbox, Transport, TransportKind};
 
-use super::report::{Percentiles, Report};
-use super::scene::{Scene, route, submission, take_in};
+use super::report::Report;
+use super::scene::{Scene, route, submission};
 use super::{BenchOptions, Failed, limits};
 
 pub async fn drain(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let scene = Scene::new(options, "drain").await?;
-    // Taken in while only workers could carry it, so that the clock starts with a full queue.
-    let intake = scene.engine([route("sandbox", Carrier::Workers)?]);
-    let jobs = options.count(300_000);
-    take_in(&intake, jobs, |_| submission("sandbox")).await?;
+    let (jobs, sandbox) = (options.count(300_000), route("sandbox", Carrier::Transport(Arc::new(Sandbox)))?);
+    scene.fill(jobs, sandbox.clone(), |_| submission("sandbox")).await?;
     let bytes_per_job = scene.size_bytes() as f64 / jobs as f64;
     let started = Instant::now();
-    let engine = scene.engine([route("sandbox", Carrier::Transport(Arc::new(Sandbox)))?]);
+    let engine = scene.engine([sandbox]);
     scene.emptied().await?;
     let rate = jobs as f64 / started.elapsed().as_secs_f64();
     report.add_beside("sandbox drain", rate, "jobs/s", limits::RAW_UPDATES);
@@ -95,7 +93,7 @@ pub async fn pickup(options: &BenchOptions, report: &mut Report) -> Result<(), F
     let waits = arrivals.pickups(&engine, &["arrivals"], options.seconds(10.0)).await?;
     engine.stop().await?;
     let jobs = waits.len() as f64;
-    report.add("pickup at 200 jobs/s", jobs, "jobs").latency_ms = Percentiles::of(waits);
+    report.add("pickup at 200 jobs/s", jobs, "jobs").set_latencies(waits);
     Ok(())
 }
 
@@ -126,6 +124,6 @@ pub async fn due(options: &BenchOptions, report: &mut Report) -> Result<(), Fail
         return Err(format!("{} of {jobs} jobs started, some before their time", late.len()).into());
     }
     let late = late.into_iter().map(|late| Duration::from_millis(late.unsigned_abs())).collect();
-    report.add("start after due time", jobs as f64, "jobs").latency_ms = Percentiles::of(late);
+    report.add("start after due time", jobs as f64, "jobs").set_latencies(late);
     Ok(())
 }

@@ -10,6 +10,7 @@ mod lanes;
 mod limits;
 mod load;
 mod pages;
+mod process;
 mod redis;
 mod report;
 mod restart;

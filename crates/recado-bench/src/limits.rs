@@ -4,7 +4,11 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use super::load::drive;
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use rusqlite::{CachedStatement, Connection};
+
+use super::load::{Posted, drive};
 use super::report::Report;
 use super::scene::job_body;
 use super::{BenchOptions, Failed};
@@ -32,7 +36,7 @@ pub fn fsync(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> 
 }
 
 pub fn sqlite(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
-    let file = rusqlite::Connection::open(options.dir.join("bare.db"))?;
+    let file = Connection::open(options.dir.join("bare.db"))?;
     file.pragma_update(None, "journal_mode", "WAL")?;
     file.pragma_update(None, "synchronous", "FULL")?;
     file.execute_batch(
@@ -40,52 +44,52 @@ pub fn sqlite(options: &BenchOptions, report: &mut Report) -> Result<(), Failed>
     )?;
     let rows = options.count(300_000);
     let data = job_body("worker");
-    let started = Instant::now();
-    for _ in 0..rows / ROWS_PER_COMMIT {
-        file.execute_batch("BEGIN")?;
-        let mut insert = file.prepare_cached("INSERT INTO bare (id, data) VALUES (?1, ?2)")?;
-        for _ in 0..ROWS_PER_COMMIT {
-            insert.execute((uuid::Uuid::new_v4().to_string(), &data))?;
-        }
-        drop(insert);
-        file.execute_batch("COMMIT")?;
-    }
-    report.add(RAW_INSERTS, rows as f64 / started.elapsed().as_secs_f64(), "rows/s");
+    let inserts = commits(&file, rows, "INSERT INTO bare (id, data) VALUES (?1, ?2)", |insert, _| {
+        insert.execute((uuid::Uuid::new_v4().to_string(), &data))
+    })?;
+    report.add(RAW_INSERTS, inserts, "rows/s");
+    let updates = commits(&file, rows, "UPDATE bare SET state = 'sent' WHERE seq = ?1", |update, row| {
+        update.execute([row + 1])
+    })?;
+    report.add(RAW_UPDATES, updates, "rows/s");
+    Ok(())
+}
 
+/// Runs a statement for each row, a thousand rows a commit: rows a second.
+fn commits(
+    file: &Connection,
+    rows: usize,
+    statement: &str,
+    run: impl Fn(&mut CachedStatement<'_>, usize) -> rusqlite::Result<usize>,
+) -> Result<f64, Failed> {
     let started = Instant::now();
     for commit in 0..rows / ROWS_PER_COMMIT {
         file.execute_batch("BEGIN")?;
-        let mut update = file.prepare_cached("UPDATE bare SET state = 'sent' WHERE seq = ?1")?;
+        let mut statement = file.prepare_cached(statement)?;
         for row in 0..ROWS_PER_COMMIT {
-            update.execute([i64::try_from(commit * ROWS_PER_COMMIT + row + 1)?])?;
+            run(&mut statement, commit * ROWS_PER_COMMIT + row)?;
         }
-        drop(update);
+        drop(statement);
         file.execute_batch("COMMIT")?;
     }
-    report.add(RAW_UPDATES, rows as f64 / started.elapsed().as_secs_f64(), "rows/s");
-    Ok(())
+    Ok(rows as f64 / started.elapsed().as_secs_f64())
 }
 
 /// The least that an axum service can do with a request: read its body and answer as we do.
 pub async fn bare_axum(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
-    async fn handler(
-        body: axum::body::Bytes,
-    ) -> (axum::http::StatusCode, [(&'static str, &'static str); 1], String) {
-        let answer =
-            format!("{{\"jobId\":\"bare\",\"status\":\"queued\",\"duplicate\":{}}}", body.is_empty());
-        (axum::http::StatusCode::ACCEPTED, [("content-type", "application/json")], answer)
+    async fn handler(body: Bytes) -> (StatusCode, [(&'static str, &'static str); 1], String) {
+        let is_empty = body.is_empty();
+        let answer = format!(r#"{{"jobId":"bare","status":"queued","duplicate":{is_empty}}}"#);
+        (StatusCode::ACCEPTED, [("content-type", "application/json")], answer)
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let router = axum::Router::new().route("/v1/jobs", axum::routing::post(handler));
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
-    let time = options.seconds(4.0);
-    let driven = tokio::task::spawn_blocking(move || {
-        drive(address, 50, time, "/v1/jobs", "application/json", || job_body("bench-worker"))
-    })
-    .await??;
+    let body = || job_body("bench-worker");
+    let posted = Posted { path: "/v1/jobs", content_type: "application/json", body };
+    let driven = drive(address, 50, options.seconds(4.0), posted).await?;
     server.abort();
-    let rate = driven.per_second();
-    report.add(BARE_AXUM, rate, "/s").latency_ms = super::report::Percentiles::of(driven.latencies);
+    report.add(BARE_AXUM, driven.per_second(), "/s").set_latencies(driven.latencies);
     Ok(())
 }

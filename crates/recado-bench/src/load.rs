@@ -5,27 +5,26 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::Failed;
+use super::scene::at_once;
 
 /// Answers are small; a longer one is a mistake worth hearing of.
 const ANSWER_MAX_BYTES: usize = 4 << 20;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Driven {
-    pub requests: u64,
     pub took: Duration,
     pub latencies: Vec<Duration>,
 }
 
 impl Driven {
     pub fn per_second(&self) -> f64 {
-        self.requests as f64 / self.took.as_secs_f64()
+        self.latencies.len() as f64 / self.took.as_secs_f64()
     }
 }
 
@@ -89,55 +88,43 @@ fn find(text: &[u8], want: &[u8]) -> Option<usize> {
     text.windows(want.len()).position(|part| part == want)
 }
 
-/// Drives `connections` callers for `time`, each with bodies of its own.
-pub fn drive(
+/// A request that is posted again and again, each time with a body of its own.
+pub struct Posted<B> {
+    pub path: &'static str,
+    pub content_type: &'static str,
+    pub body: B,
+}
+
+/// Drives `connections` callers for `time`.
+pub async fn drive<B: Fn() -> String + Send + Sync + 'static>(
     address: SocketAddr,
     connections: usize,
     time: Duration,
-    path: &'static str,
-    content_type: &'static str,
-    body: impl Fn() -> String + Send + Sync + 'static,
+    posted: Posted<B>,
 ) -> Result<Driven, Failed> {
-    let body = Arc::new(body);
-    let stop = Arc::new(AtomicBool::new(false));
-    let thread = std::thread::Builder::new().name("recado-load".to_owned()).spawn({
-        let stop = stop.clone();
-        move || -> Result<Driven, Failed> {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async move {
-                let started = Instant::now();
-                let callers: Vec<_> = (0..connections)
-                    .map(|_| tokio::spawn(call(address, path, content_type, body.clone(), stop.clone())))
-                    .collect();
-                let mut driven = Driven::default();
-                for caller in callers {
-                    let latencies = caller.await??;
-                    driven.requests += latencies.len() as u64;
-                    driven.latencies.extend(latencies);
-                }
-                driven.took = started.elapsed();
-                Ok(driven)
-            })
-        }
-    })?;
-    std::thread::sleep(time);
-    stop.store(true, Ordering::Relaxed);
-    thread.join().map_err(|_| "the load thread panicked")?
+    let posted = Arc::new(posted);
+    let thread = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async move {
+            let started = Instant::now();
+            let latencies = at_once(connections, |_| call(address, started + time, posted.clone())).await?;
+            Ok(Driven { took: started.elapsed(), latencies: latencies.concat() })
+        })
+    };
+    tokio::task::spawn_blocking(thread).await?
 }
 
-async fn call(
+async fn call<B: Fn() -> String>(
     address: SocketAddr,
-    path: &'static str,
-    content_type: &'static str,
-    body: Arc<impl Fn() -> String>,
-    stop: Arc<AtomicBool>,
+    until: Instant,
+    posted: Arc<Posted<B>>,
 ) -> Result<Vec<Duration>, Failed> {
     let mut caller = Caller::connect(address).await?;
     let mut latencies = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        let body = body();
+    while Instant::now() < until {
+        let body = (posted.body)();
         let asked = Instant::now();
-        caller.post(path, content_type, &body).await?;
+        caller.post(posted.path, posted.content_type, &body).await?;
         latencies.push(asked.elapsed());
     }
     Ok(latencies)

@@ -7,7 +7,6 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use recado_api::{ApiOptions, ApiState, ServeLimits};
 use recado_core::{
     Attempt, AttemptResult, BodyHash, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId,
     Payload, Priority, Progress, Reason, RouteName, Status, Timestamp,
@@ -16,8 +15,8 @@ use recado_engine::{Carrier, Clock, SystemClock};
 use recado_store::{JobSnapshot, SnapshotState, Store};
 
 use super::load::Caller;
-use super::report::{Percentiles, Report};
-use super::scene::{Scene, payload, route};
+use super::report::Report;
+use super::scene::{Scene, payload, route, serve};
 use super::{BenchOptions, Failed};
 
 const JOBS: usize = 1_000_000;
@@ -100,11 +99,7 @@ pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<
     let names = ROUTES.into_iter().chain([RARE]);
     let routes = names.map(|name| route(name, Carrier::Workers)).collect::<Result<Vec<_>, _>>()?;
     let engine = scene.engine(routes);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    let router = recado_api::router(ApiState::new(engine.clone(), ApiOptions::default()));
-    let server =
-        tokio::spawn(recado_api::serve(listener, router, ServeLimits::default(), std::future::pending()));
+    let (address, server) = serve(&engine).await?;
     progress(&format!("pages: {} requests, each again and again", REQUESTS.len()));
     let mut report = Report::default();
     ask_all(address, options.count(20_000) / 1_000, &mut report).await?;
@@ -132,7 +127,7 @@ async fn ask_all(address: SocketAddr, times: usize, report: &mut Report) -> Resu
     report.add("requests that took longer than 100 ms", late as f64, "requests");
     for (path, waits) in asked {
         let times = waits.len() as f64;
-        report.add(path, times, "times").latency_ms = Percentiles::of(waits);
+        report.add(path, times, "times").set_latencies(waits);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The figures, as a table for people and as JSON for machines.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use recado_terminal::{Field, Screen};
 use serde::Serialize;
@@ -42,7 +43,7 @@ pub struct Percentiles {
 
 impl Percentiles {
     /// `None` without samples.
-    pub fn of(mut samples: Vec<std::time::Duration>) -> Option<Self> {
+    pub fn of(mut samples: Vec<Duration>) -> Option<Self> {
         samples.sort_unstable();
         let at = |share: f64| {
             let index = ((samples.len() as f64 * share) as usize).min(samples.len().checked_sub(1)?);
@@ -80,11 +81,15 @@ impl Report {
 
     pub fn show(&self, screen: &mut Screen) -> std::io::Result<()> {
         let heads = ["measured", "value", "beside", "p50 ms", "p95 ms", "p99 ms", "max ms"];
-        screen.table(&heads, self.figures.iter().map(Figure::row).collect())
+        screen.rows(&heads, self.figures.iter().map(Figure::row).collect())
     }
 }
 
 impl Figure {
+    pub fn set_latencies(&mut self, samples: Vec<Duration>) {
+        self.latency_ms = Percentiles::of(samples);
+    }
+
     fn row(&self) -> Vec<Field> {
         let beside = self.beside.as_ref().map(|beside| format!("{:.2} × {}", beside.ratio, beside.limit));
         let mut row = vec![

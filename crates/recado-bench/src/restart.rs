@@ -1,8 +1,9 @@
 //! A process with a long queue starts: how soon is it ready, and what does each waiting job cost?
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::process::{KilledOnDrop, free_port};
 use super::report::Report;
 use super::scene::{Scene, route, submission, take_in};
 use super::{BenchOptions, Failed};
@@ -32,20 +33,10 @@ pub async fn restart(options: &BenchOptions, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
-/// Ends the server when the measurement is over, however it ends.
-struct ServerProcess(Child);
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts this very program on the directory: how long until it is ready, its resident memory and how many jobs
 /// wait then.
 async fn serve_and_measure(dir: &std::path::Path) -> Result<(Duration, u64, u64), Failed> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_port()?;
     let started = Instant::now();
     let child = Command::new(std::env::current_exe()?)
         .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data-dir"])
@@ -54,7 +45,7 @@ async fn serve_and_measure(dir: &std::path::Path) -> Result<(Duration, u64, u64)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let server = ServerProcess(child);
+    let server = KilledOnDrop(child);
     let client = recado_client::Client::new(&format!("http://127.0.0.1:{port}"), None)?;
     let readiness = loop {
         match client.ready().await {

@@ -1,17 +1,20 @@
 //! A store and an engine on it, in this process, for one measurement.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_api::{ApiOptions, ApiState, ServeLimits};
 use recado_core::decide::Terms;
 use recado_core::{Payload, Random, RouteName, rules};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::audit::TrailTerms;
 use recado_engine::{Carrier, Clock, Engine, Parts, Route, Routes, Settings, Submission, SystemClock};
-use recado_store::{Retention, Store};
+use recado_store::{Claim, Pick, Retention, Store, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use tokio::task::JoinHandle;
 
 use super::{BenchOptions, Failed};
 
@@ -21,8 +24,11 @@ const INTAKE_JOBS: usize = 1_000;
 /// The product's own default.
 pub const LEASE: Duration = Duration::from_secs(15);
 
+/// As many as the engine claims at a time.
+pub const CLAIM_JOBS: usize = 256;
+
 /// Interval of looks at an engine until it is done.
-const LOOK: Duration = Duration::from_millis(10);
+pub const LOOK: Duration = Duration::from_millis(10);
 
 /// Filler that brings a payload to 300 bytes.
 const FILLER_BYTES: usize = 273;
@@ -55,6 +61,21 @@ pub fn submission_of(company: &str, route: &str) -> Submission {
         delay: None,
         ttl: None,
         priority: None,
+    }
+}
+
+/// As the engine claims.
+pub fn claim(route: &RouteName, lease: Duration) -> Claim {
+    let now = SystemClock.now();
+    Claim {
+        pick: Pick::Ready(route.clone()),
+        max: CLAIM_JOBS,
+        now,
+        lease_until: now.plus(lease),
+        worker: "bench".into(),
+        provider: None,
+        outlives_process: false,
+        turns: Turns::default(),
     }
 }
 
@@ -133,6 +154,29 @@ pub async fn emptied(store: &dyn Store) -> Result<(), Failed> {
     }
 }
 
+/// Runs so many tasks at once, and returns the results of all.
+pub async fn at_once<T, W>(tasks: usize, task: impl Fn(usize) -> W) -> Result<Vec<T>, Failed>
+where
+    T: Send + 'static,
+    W: Future<Output = Result<T, Failed>> + Send + 'static,
+{
+    let running: Vec<_> = (0..tasks).map(|nth| tokio::spawn(task(nth))).collect();
+    let mut results = Vec::with_capacity(tasks);
+    for task in running {
+        results.push(task.await??);
+    }
+    Ok(results)
+}
+
+/// Our API on a free port, over an engine.
+pub async fn serve(engine: &Engine) -> Result<(SocketAddr, JoinHandle<()>), Failed> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let router = recado_api::router(ApiState::new(engine.clone(), ApiOptions::default()));
+    let server = recado_api::serve(listener, router, ServeLimits::default(), std::future::pending());
+    Ok((address, tokio::spawn(server)))
+}
+
 pub struct Scene {
     pub store: Arc<EmbeddedStore>,
     pub dir: PathBuf,
@@ -160,6 +204,16 @@ impl Scene {
         providers: BTreeMap<Box<str>, ProviderTerms>,
     ) -> Engine {
         engine_on(self.store.clone(), "bench", LEASE, routes, providers, None)
+    }
+
+    /// Takes jobs in while only workers could carry them, so that a drain starts with a full queue.
+    pub async fn fill(
+        &self,
+        count: usize,
+        route: Route,
+        submission: impl Fn(usize) -> Submission,
+    ) -> Result<(), Failed> {
+        take_in(&self.engine([Route { carrier: Carrier::Workers, ..route }]), count, submission).await
     }
 
     pub async fn emptied(&self) -> Result<(), Failed> {

@@ -10,7 +10,6 @@
 //! **A record**: jobs are claimed and settled right on the store, once with a record each and once without.
 //! Nothing else is on the clock, and the best counts.
 
-use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,11 +17,12 @@ use std::time::{Duration, Instant};
 use recado_core::{Draw, Lease, Payload, Policy, Verdict, decide};
 use recado_engine::audit::{TrailTerms, archived_in};
 use recado_engine::{Carrier, Clock, Route, Submission, SystemClock};
-use recado_store::{AuditSpan, Claim, Pick, Settlement, Store, Turns};
+use recado_store::prelude::*;
+use recado_store::{AuditSpan, Settlement, Store};
 use recado_transport::Sandbox;
 
 use super::report::Report;
-use super::scene::{LEASE, Scene, engine_on, payload, route, submission, take_in};
+use super::scene::{LEASE, Scene, claim, engine_on, payload, route, submission, take_in};
 use super::unrecorded::Unrecorded;
 use super::{BenchOptions, Failed};
 
@@ -33,11 +33,8 @@ const ROUNDS: usize = 7;
 /// Claimed and settled on the store.
 const SETTLED_JOBS: usize = 60_000;
 
-/// As many as the engine claims at a time.
-const CLAIM_JOBS: usize = 256;
-
 /// The part of the trail that is kept.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeptTrail {
     Nothing,
     Records,
@@ -117,21 +114,19 @@ fn drained(report: &mut Report, name: &str, rounds: &[Round]) {
 /// From a full queue to an empty one.
 async fn drain(options: &BenchOptions, of: Drain, kept: KeptTrail, round: &mut Round) -> Result<(), Failed> {
     let scene = Scene::new(options, "trail").await?;
-    // Taken in while only workers could carry it, so that the clock starts with a full queue.
-    let intake = scene.engine([quick(Carrier::Workers)?]);
-    let jobs = options.count(of.jobs);
+    let (jobs, sandbox) = (options.count(of.jobs), quick(Carrier::Transport(Arc::new(Sandbox)))?);
     let data = Payload::trusted(payload().replacen(r#"["ok"]"#, of.script, 1));
-    take_in(&intake, jobs, |_| Submission { data: data.clone(), ..submission("sandbox") }).await?;
+    let submission = |_| Submission { data: data.clone(), ..submission("sandbox") };
+    scene.fill(jobs, sandbox.clone(), submission).await?;
     let store: Arc<dyn Store> = match kept {
         KeptTrail::Nothing => Arc::new(Unrecorded(scene.store.clone())),
         KeptTrail::Records | KeptTrail::Whole => scene.store.clone(),
     };
     let terms =
         TrailTerms { dir: scene.dir.join("audit"), key: None, months_kept: recado_audit::MONTHS_KEPT };
-    let terms = matches!(kept, KeptTrail::Whole).then_some(terms);
+    let terms = (kept == KeptTrail::Whole).then_some(terms);
     let started = Instant::now();
-    let routes = [quick(Carrier::Transport(Arc::new(Sandbox)))?];
-    let engine = engine_on(store, "bench", LEASE, routes, BTreeMap::new(), terms);
+    let engine = engine_on(store, "bench", LEASE, [sandbox], BTreeMap::new(), terms);
     scene.emptied().await?;
     let rate = jobs as f64 / started.elapsed().as_secs_f64();
     match kept {
@@ -141,7 +136,7 @@ async fn drain(options: &BenchOptions, of: Drain, kept: KeptTrail, round: &mut R
     }
     let stopping = Instant::now();
     engine.stop().await?;
-    if matches!(kept, KeptTrail::Whole) {
+    if kept == KeptTrail::Whole {
         round.copied = round.behind / stopping.elapsed().as_secs_f64();
     }
     scene.removed()
@@ -156,8 +151,8 @@ async fn settled(
     let (mut bare, mut recorded) = (f64::MAX, f64::MAX);
     for nth in 1..=ROUNDS {
         progress(&format!("settles without a record and with one, {nth} of {ROUNDS}"));
-        bare = bare.min(settles(options, false).await?);
-        recorded = recorded.min(settles(options, true).await?);
+        bare = bare.min(settles(options, KeptTrail::Nothing).await?);
+        recorded = recorded.min(settles(options, KeptTrail::Records).await?);
     }
     report.add(BARE_SETTLE, bare, "µs");
     report.add_beside("a record adds", recorded - bare, "µs", BARE_SETTLE);
@@ -165,7 +160,7 @@ async fn settled(
 }
 
 /// Microseconds that it takes to claim and to settle a job.
-async fn settles(options: &BenchOptions, with_record: bool) -> Result<f64, Failed> {
+async fn settles(options: &BenchOptions, kept: KeptTrail) -> Result<f64, Failed> {
     let scene = Scene::new(options, "records").await?;
     let lane = route("sandbox", Carrier::Workers)?;
     let (name, terms) = (lane.name.clone(), lane.terms.clone());
@@ -175,17 +170,8 @@ async fn settles(options: &BenchOptions, with_record: bool) -> Result<f64, Faile
     let store = &scene.store;
     let started = Instant::now();
     loop {
-        let now = SystemClock.now();
-        let claim = Claim {
-            pick: Pick::Ready(name.clone()),
-            max: CLAIM_JOBS,
-            now,
-            lease_until: now.plus(LEASE),
-            worker: "bench".into(),
-            provider: None,
-            outlives_process: false,
-            turns: Turns::default(),
-        };
+        let claim = claim(&name, LEASE);
+        let now = claim.now;
         let leases = store.claim(claim).await?.leases;
         if leases.is_empty() {
             break;
@@ -194,7 +180,7 @@ async fn settles(options: &BenchOptions, with_record: bool) -> Result<f64, Faile
             let sent = Verdict::Delivered { answer: None };
             let (transition, audit) =
                 decide::decide_after_attempt(lease, sent, &terms, now, now, Draw::new(0.5));
-            let audit = with_record.then_some(audit);
+            let audit = (kept != KeptTrail::Nothing).then_some(audit);
             Settlement { token: lease.token, transition, audit, now, follow_ups: Vec::new() }
         };
         store.settle(leases.iter().map(settlement).collect()).await?;

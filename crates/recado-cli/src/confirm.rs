@@ -8,7 +8,7 @@ use super::{Done, Stop};
 pub fn confirm(question: &str, otherwise: &str) -> Done {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
-        return Err(Stop::Usage(otherwise.to_owned()));
+        return Err(Stop::usage(otherwise));
     }
     let mut err = io::stderr();
     write!(err, "{question} Go on? [y/N] ")?;
@@ -17,6 +17,6 @@ pub fn confirm(question: &str, otherwise: &str) -> Done {
     stdin.lock().read_line(&mut answer)?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" | "s" | "sim" => Ok(()),
-        _ => Err(Stop::Failed("nothing was touched".to_owned())),
+        _ => Err(Stop::failed("nothing was touched")),
     }
 }

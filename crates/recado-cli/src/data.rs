@@ -1,6 +1,7 @@
-//! `--data JSON|@file|-`.
+//! `--data JSON|@file|-`, and other arguments that name a file.
 
 use std::io::Read;
+use std::path::Path;
 
 use recado_client::Payload;
 
@@ -9,11 +10,7 @@ use super::Stop;
 /// Reads a job's data from where the argument says.
 pub fn read(said: &str) -> Result<Payload, Stop> {
     let (text, source) = match said.strip_prefix('@') {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Stop::Failed(format!("cannot read {path}: {error}")))?;
-            (text, path)
-        }
+        Some(path) => (read_file(path)?, path),
         None if said == "-" => {
             let mut text = String::new();
             let read = std::io::stdin().read_to_string(&mut text);
@@ -27,4 +24,10 @@ pub fn read(said: &str) -> Result<Payload, Stop> {
             "{source} is not JSON: {error}; write for example '{{\"script\":[\"ok\"]}}', @file or -"
         ))
     })
+}
+
+pub fn read_file(path: impl AsRef<Path>) -> Result<String, Stop> {
+    let path = path.as_ref();
+    std::fs::read_to_string(path)
+        .map_err(|error| Stop::Failed(format!("cannot read {}: {error}", path.display())))
 }

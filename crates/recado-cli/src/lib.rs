@@ -16,13 +16,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use admin::{OfTenantArgs, OrList, accounts, providers, routes, tenants};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use recado_client::{Client, ClientError};
 use recado_config::catalogue::Environment;
 use recado_config::fault::Faults;
 use recado_config::variables::Variables;
 use recado_config::{Config, Flags, Inputs};
-use recado_terminal::{Screen, clean_lines};
+use recado_terminal::{Form, Screen, clean_lines};
+use serde::Serialize;
+use tokio::runtime::Builder;
 
 /// Takes jobs, delivers each to its provider, retries with backoff, and keeps what fails for a person.
 #[derive(Debug, Parser)]
@@ -53,46 +56,51 @@ enum Command {
     Send(delivery::send::SendArgs),
     /// Look at jobs, cancel them.
     #[command(after_help = "EXAMPLES:\n  recado jobs list --status retrying\n  recado jobs show order-1042")]
-    Jobs {
-        #[command(subcommand)]
-        command: delivery::jobs::JobsCommand,
-    },
+    #[command(subcommand)]
+    Jobs(delivery::jobs::JobsCommand),
     /// The dead letter queue: look, count, replay, discard, export, import.
     #[command(
         after_help = "EXAMPLES:\n  recado dlq stats --by company\n  recado dlq replay order-1042\n  recado dlq replay --code 421 --canary 3"
     )]
-    Dlq {
-        #[command(subcommand)]
-        command: delivery::dlq::DlqCommand,
-    },
+    #[command(subcommand)]
+    Dlq(delivery::dlq::DlqCommand),
     /// Follow what happens, as it happens.
     Events(monitor::events::EventsArgs),
     /// Webhook endpoints: where companies hear of events.
     #[command(
         after_help = "EXAMPLES:\n  recado endpoints list\n  recado endpoints add --company acme --to https://example.com/hooks\n  recado endpoints test ep_0197"
     )]
-    Endpoints {
-        #[command(subcommand)]
-        command: admin::endpoints::EndpointsCommand,
-    },
+    #[command(subcommand)]
+    Endpoints(admin::endpoints::EndpointsCommand),
     /// Ask a provider and wait for its answer.
     Call(delivery::call::CallArgs),
     /// Accounts whose credential a provider no longer takes.
-    Accounts(admin::accounts::AccountsArgs),
+    #[command(
+        after_help = "EXAMPLES:\n  recado accounts --company acme\n  recado accounts clear instagram acme"
+    )]
+    Accounts(OrList<accounts::AccountsCommand, OfTenantArgs>),
     /// Providers: breakers, limits, what waits for them.
-    Providers(admin::providers::ProvidersArgs),
+    #[command(
+        after_help = "EXAMPLES:\n  recado providers\n  recado providers open instagram --reason 'their maintenance'\n  recado providers pause smtp-main"
+    )]
+    Providers(OrList<providers::ProvidersCommand, AskArgs>),
     /// Holds that answers from outside imposed: list them, lift one.
     #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds lift hold_4f0c…")]
-    Holds {
-        #[command(subcommand)]
-        command: admin::holds::HoldsCommand,
-    },
+    #[command(subcommand)]
+    Holds(admin::holds::HoldsCommand),
     /// Routes: who carries them, pausing one.
-    Routes(admin::routes::RoutesArgs),
+    #[command(
+        after_help = "EXAMPLES:\n  recado routes\n  recado routes pause email --reason 'wrong template'\n  recado routes resume email"
+    )]
+    Routes(OrList<routes::RoutesCommand, AskArgs>),
     /// Show tenants with their counts and turns; set their weight, limit or pause.
-    Tenants(admin::tenants::TenantsArgs),
+    #[command(
+        after_help = "EXAMPLES:\n  recado tenants\n  recado tenants --route email\n  recado tenants set acme --weight 3"
+    )]
+    Tenants(OrList<tenants::TenantsCommand, tenants::ListArgs>),
     /// The nodes that share the store: health, share of the work.
-    Nodes(monitor::nodes::NodesArgs),
+    #[command(after_help = "EXAMPLES:\n  recado nodes\n  recado nodes --json")]
+    Nodes(AskArgs),
     /// List alerts.
     Alerts(monitor::alerts::AlertsArgs),
     /// Show retry KPIs beside their targets.
@@ -101,34 +109,26 @@ enum Command {
     #[command(
         after_help = "EXAMPLES:\n  recado audit show --job order-1042\n  recado audit export --subject user=u-81 --out u-81.ndjson\n  recado audit verify"
     )]
-    Audit {
-        #[command(subcommand)]
-        command: monitor::audit::AuditCommand,
-    },
+    #[command(subcommand)]
+    Audit(monitor::audit::AuditCommand),
     /// Show when a route tries again.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
-    Policy {
-        #[command(subcommand)]
-        command: local::policy::PolicyCommand,
-    },
+    #[command(subcommand)]
+    Policy(local::policy::PolicyCommand),
     /// Ask whether a failed submission should be retried, and when.
     Decide(delivery::decide::DecideArgs),
     /// Decide on failed submissions for a process engine, Camunda 8 or 7.
     Camunda(delivery::camunda::CamundaArgs),
     /// Write, check and show the configuration.
     #[command(after_help = "EXAMPLES:\n  recado config init\n  recado config check")]
-    Config {
-        #[command(subcommand)]
-        command: local::configure::ConfigCommand,
-    },
+    #[command(subcommand)]
+    Config(local::configure::ConfigCommand),
     /// Move everything into another store.
     #[command(
         after_help = "EXAMPLES:\n  recado store migrate --from ./recado-data --to redis://127.0.0.1:6379"
     )]
-    Store {
-        #[command(subcommand)]
-        command: local::store::StoreCommand,
-    },
+    #[command(subcommand)]
+    Store(local::store::StoreCommand),
     /// Look for what could be wrong with this installation.
     Doctor(local::doctor::DoctorArgs),
     /// Watch a server: throughput, queues, breakers, dead letters, tenants.
@@ -157,6 +157,14 @@ pub enum Stop {
 }
 
 impl Stop {
+    fn failed(why: impl ToString) -> Self {
+        Stop::Failed(why.to_string())
+    }
+
+    fn usage(why: impl ToString) -> Self {
+        Stop::Usage(why.to_string())
+    }
+
     fn into_words(self) -> String {
         match self {
             Stop::Failed(why) | Stop::Usage(why) => why,
@@ -190,7 +198,7 @@ impl From<ClientError> for Stop {
 
 impl From<Faults> for Stop {
     fn from(faults: Faults) -> Self {
-        Stop::Failed(faults.to_string())
+        Stop::failed(faults)
     }
 }
 
@@ -218,42 +226,52 @@ fn run(command: Command) -> Done {
     match command {
         Command::Serve(args) => local::serve::run(args),
         Command::Demo(args) => local::demo::run(args, screen),
-        Command::Policy { command } => local::policy::run(command, screen),
-        Command::Config { command } => local::configure::run(command, screen),
+        Command::Policy(command) => local::policy::run(command, screen),
+        Command::Config(command) => local::configure::run(command, screen),
         Command::Bench(args) => local::bench::run(args, screen),
         Command::BenchNode => local::bench::run_node(),
         Command::Completions { shell } => {
             // Into memory first: the generator panics when its output is closed.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "recado", &mut script);
-            Ok(screen.bytes(&script)?)
+            Ok(screen.text(script)?)
         }
         Command::Send(args) => wait_for(delivery::send::run(args, screen)),
-        Command::Jobs { command } => wait_for(delivery::jobs::run(command, screen)),
-        Command::Dlq { command } => wait_for(delivery::dlq::run(command, screen)),
+        Command::Jobs(command) => wait_for(delivery::jobs::run(command, screen)),
+        Command::Dlq(command) => wait_for(delivery::dlq::run(command, screen)),
         Command::Events(args) => wait_for(monitor::events::run(args, screen)),
-        Command::Endpoints { command } => wait_for(admin::endpoints::run(command, screen)),
+        Command::Endpoints(command) => wait_for(admin::endpoints::run(command, screen)),
         Command::Call(args) => wait_for(delivery::call::run(args, screen)),
-        Command::Accounts(args) => wait_for(admin::accounts::run(args, screen)),
-        Command::Providers(args) => wait_for(admin::providers::run(args, screen)),
-        Command::Holds { command } => wait_for(admin::holds::run(command, screen)),
-        Command::Routes(args) => wait_for(admin::routes::run(args, screen)),
-        Command::Tenants(args) => wait_for(admin::tenants::run(args, screen)),
+        Command::Accounts(args) => wait_for(accounts::run(args, screen)),
+        Command::Providers(args) => wait_for(providers::run(args, screen)),
+        Command::Holds(command) => wait_for(admin::holds::run(command, screen)),
+        Command::Routes(args) => wait_for(routes::run(args, screen)),
+        Command::Tenants(args) => wait_for(tenants::run(args, screen)),
         Command::Nodes(args) => wait_for(monitor::nodes::run(args, screen)),
         Command::Alerts(args) => wait_for(monitor::alerts::run(args, screen)),
         Command::Kpis(args) => wait_for(monitor::kpis::run(args, screen)),
-        Command::Audit { command } => wait_for(monitor::audit::run(command, screen)),
+        Command::Audit(command) => wait_for(monitor::audit::run(command, screen)),
         Command::Top(args) => wait_for(monitor::top::run(args, screen)),
         Command::Decide(args) => wait_for(delivery::decide::run(args, screen)),
         Command::Camunda(args) => wait_for(delivery::camunda::run(args)),
-        Command::Store { command } => wait_for(local::store::run(command, screen)),
+        Command::Store(command) => wait_for(local::store::run(command, screen)),
         Command::Doctor(args) => wait_for(local::doctor::run(args, screen)),
     }
 }
 
 fn wait_for(work: impl Future<Output = Done>) -> Done {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?.block_on(work)
+}
+
+/// Runs on all processors.
+fn wait_on_all_processors<T>(work: impl Future<Output = T>) -> Result<T, Stop> {
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
+    let ended = runtime.block_on(work);
+    // Whatever still runs was told to end and did not; it must not hold up the process.
+    runtime.shutdown_background();
+    Ok(ended)
 }
 
 const URL_DEFAULT: &str = "http://127.0.0.1:7400";
@@ -275,8 +293,55 @@ impl ServerArgs {
         let token = self.token.as_deref().filter(|token| !token.is_empty());
         // An empty variable is how many tools unset one.
         let url = if self.url.is_empty() { URL_DEFAULT } else { &self.url };
-        let client = Client::new(url, token).map_err(|error| Stop::Usage(error.to_string()))?;
+        let client = Client::new(url, token).map_err(Stop::usage)?;
         Ok(client.clone().with_actor(&actor()).unwrap_or(client))
+    }
+}
+
+/// The form in which a command prints what it found.
+#[derive(Clone, Copy, Debug, Args)]
+struct FormArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl FormArgs {
+    fn get(self) -> Form {
+        if self.json { Form::Json } else { Form::Text }
+    }
+}
+
+/// The server to ask, and the form of its answer.
+#[derive(Clone, Debug, Args)]
+struct AskArgs {
+    #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl AskArgs {
+    fn client(&self) -> Result<Client, Stop> {
+        self.server.client()
+    }
+
+    /// Prints an answer as JSON, or for people as `show` writes it.
+    fn show<T: Serialize>(
+        &self,
+        screen: &mut Screen,
+        answer: &T,
+        show: impl FnOnce(&mut Screen, &T) -> io::Result<()>,
+    ) -> Done {
+        Ok(screen.answer(self.form.get(), answer, show)?)
+    }
+}
+
+/// Says how to get the next page, if there is one.
+fn show_cursor(screen: &mut Screen, next_cursor: Option<&String>) -> io::Result<()> {
+    match next_cursor {
+        Some(cursor) => screen.line(format_args!("\nThere is more: --cursor {cursor}")),
+        None => Ok(()),
     }
 }
 

@@ -50,7 +50,7 @@ use tokio::time::MissedTickBehavior;
 use scratch::Scratch;
 use show::Show;
 use tally::EventTally;
-use timetable::{Episode, Timetable};
+use timetable::{Change, Episode, Timetable, TimetableEntry};
 use traffic::Traffic;
 use world::World;
 
@@ -175,7 +175,7 @@ impl Stage<'_> {
     ) -> Result<(), DemoError> {
         let mut events = self.client.events(EventQuery::default()).await?;
         let mut changes = timetable::changes();
-        let mut change = changes.next();
+        let mut next = changes.next();
         let mut status = tokio::time::interval(STATUS_EVERY);
         status.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let enough = async {
@@ -185,11 +185,11 @@ impl Stage<'_> {
             }
         };
         tokio::pin!(enough);
-        while let Some((at, entry, begins)) = change {
+        while let Some((at, entry, change)) = next {
             tokio::select! {
                 () = self.timetable.reached(at) => {
-                    self.tell_of(entry, begins, endpoint)?;
-                    change = changes.next();
+                    self.tell_of(entry, change, endpoint)?;
+                    next = changes.next();
                 }
                 heard = events.next() => self.hear(heard?)?,
                 _ = status.tick() => self.show.status(&self.tally.line())?,
@@ -201,7 +201,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn tell_of(&mut self, entry: &timetable::TimetableEntry, begins: bool, endpoint: &str) -> io::Result<()> {
+    fn tell_of(&mut self, entry: &TimetableEntry, change: Change, endpoint: &str) -> io::Result<()> {
         if entry.episode == Episode::Repair {
             let (client, endpoint) = (self.client.clone(), endpoint.to_owned());
             self.tasks.spawn(async move {
@@ -209,8 +209,10 @@ impl Stage<'_> {
                 let _ = people::repair(client, endpoint).await;
             });
         }
-        let words = if begins { entry.begins.to_owned() } else { format!("over: {}", entry.begins) };
-        self.show.tell(Paint::Strong, &words)
+        match change {
+            Change::Begins => self.show.tell(Paint::Strong, entry.begins),
+            Change::Ends => self.show.tell(Paint::Strong, &format!("over: {}", entry.begins)),
+        }
     }
 
     fn hear(&mut self, heard: StreamItem) -> io::Result<()> {

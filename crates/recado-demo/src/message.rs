@@ -8,25 +8,6 @@ use super::world::{
     EXPIRED_ACCOUNT, FULL_MAILBOX, MISSPELLED_DOMAIN, NO_MAILBOX, NO_WHATSAPP, UNKNOWN_PRIVACY,
 };
 
-/// Kinds of messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageKind {
-    Reminder,
-    LoginCode,
-    Mailing,
-    CarelessMail,
-    Receipt,
-    Confirmation,
-    CarelessChat,
-    Claim,
-    Post,
-    PostWithoutToken,
-    Video,
-    Upload,
-    Caption,
-    Hook,
-}
-
 const FIRST_NAMES: [&str; 16] = [
     "Ana", "Bruno", "Carla", "Diego", "Elisa", "Felipe", "Gabriela", "Heitor", "Isabela", "Joana", "Lucas",
     "Marina", "Otavio", "Paula", "Rafael", "Sofia",
@@ -64,57 +45,52 @@ impl Writer {
 
     pub fn write(&mut self, kind: MessageKind, company: &str, rng: &mut Rng) -> JobRequest {
         self.written += 1;
-        let number = self.written;
-        let person = Customer::draw(rng);
-        let (route, word, data) = match kind {
-            MessageKind::Reminder => {
-                ("email", "lembrete", reminder(company, &person.address("exemplo.example"), &person, rng))
-            }
-            MessageKind::LoginCode => (
-                "whatsapp",
-                "codigo",
-                chat(&person, format!("Seu código de acesso é {}.", rng.u32(100_000..1_000_000))),
-            ),
-            MessageKind::Mailing => ("email", "oferta", mailing(company, &person, rng)),
-            MessageKind::CarelessMail => {
-                ("email", "pedido", receipt(company, &careless_address(&person, rng), &person, rng))
-            }
-            MessageKind::Receipt => {
-                let domain = if rng.u8(..100) < 4 { MISSPELLED_DOMAIN } else { "exemplo.example" };
-                ("email-ses", "nota", receipt(company, &person.address(domain), &person, rng))
-            }
-            MessageKind::Confirmation => ("whatsapp", "consulta", chat(&person, confirmation(&person, rng))),
-            MessageKind::CarelessChat => ("whatsapp", "aviso", careless_chat(&person, rng)),
-            MessageKind::Claim => ("tiss-claims", "guia", claim(number, &person, rng)),
-            MessageKind::Post => ("instagram", "post", post("17841405309211844", rng)),
-            MessageKind::PostWithoutToken => ("instagram", "post", post(EXPIRED_ACCOUNT, rng)),
-            MessageKind::Video => ("tiktok", "video", video(rng)),
-            MessageKind::Upload => ("youtube", "upload", upload(rng)),
-            MessageKind::Caption => ("openai", "legenda", caption(rng)),
-            MessageKind::Hook => ("webhook", "evento", self.hook(number, rng)),
-        };
-        let mut job = JobRequest::new(route, company, Payload::trusted(data.to_string()))
-            .with_id(format!("{word}-{number:05}"));
-        match kind {
-            MessageKind::LoginCode => {
-                job.ttl_ms = Some(LOGIN_CODE_TTL_MS);
-                job.priority = Some(1);
-            }
-            MessageKind::Reminder if rng.u8(..100) < 15 => job.delay_ms = Some(REMINDER_DELAY_MS),
-            MessageKind::Mailing => job.priority = Some(8),
-            MessageKind::Claim => job.correlation_id = Some(format!("lote-{:03}", number / 50)),
-            MessageKind::Post | MessageKind::Video | MessageKind::Upload => job.user_id = Some(person.slug()),
-            _ => {}
-        }
-        job
-    }
-
-    fn hook(&self, number: u64, rng: &mut Rng) -> Value {
-        let payload = json!({ "pedido": number, "situacao": pick(rng, &["pago", "enviado", "entregue"]) });
-        json!({ "endpointId": self.endpoint, "event": "pedido.atualizado", "payload": payload })
+        let (endpoint, number, person) = (&self.endpoint, self.written, Customer::draw(rng));
+        kind(&mut Draft { company, endpoint, number, person, rng })
     }
 }
 
+/// A kind of message: the function that writes one.
+pub type MessageKind = fn(&mut Draft<'_>) -> JobRequest;
+
+/// A message to write.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    company: &'a str,
+    endpoint: &'a str,
+    number: u64,
+    person: Customer,
+    rng: &'a mut Rng,
+}
+
+impl Draft<'_> {
+    /// The job, whose id begins with this word.
+    fn job(&self, route: &str, word: &str, data: Value) -> JobRequest {
+        let data = Payload::trusted(data.to_string());
+        JobRequest::new(route, self.company, data).with_id(format!("{word}-{:05}", self.number))
+    }
+
+    fn mail(&self, route: &str, word: &str, to: &str, subject: &str, text: String) -> JobRequest {
+        let from = format!("{0} <nao-responda@{0}.example>", self.company);
+        self.job(route, word, json!({ "from": from, "to": [to], "subject": subject, "text": text }))
+    }
+
+    fn chat(&self, word: &str, text: String) -> JobRequest {
+        self.job("whatsapp", word, json!({ "number": self.person.phone(), "text": text }))
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        pick(self.rng, from)
+    }
+
+    fn appointment(&mut self) -> String {
+        let doctor = self.pick(&["a Dra. Helena", "o Dr. Caio", "a Dra. Beatriz", "o Dr. Renato"]);
+        let (hour, minute) = (self.rng.u32(8..18), self.pick(&["00", "15", "30", "45"]));
+        format!("Sua consulta com {doctor} é amanhã às {hour}h{minute}.")
+    }
+}
+
+#[derive(Debug)]
 struct Customer {
     first: &'static str,
     last: &'static str,
@@ -148,107 +124,133 @@ fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())]
 }
 
-fn mail(company: &str, to: &str, subject: String, text: String) -> Value {
-    json!({ "from": format!("{company} <nao-responda@{company}.example>"), "to": [to], "subject": subject, "text": text })
+pub fn reminder(on: &mut Draft<'_>) -> JobRequest {
+    let appointment = on.appointment();
+    let text = format!("Olá, {}! {appointment}", on.person.first);
+    let to = on.person.address("exemplo.example");
+    let mut job = on.mail("email", "lembrete", &to, "Lembrete da sua consulta", text);
+    job.delay_ms = (on.rng.u8(..100) < 15).then_some(REMINDER_DELAY_MS);
+    job
 }
 
-fn reminder(company: &str, to: &str, person: &Customer, rng: &mut Rng) -> Value {
-    let text = format!("Olá, {}! {}", person.first, appointment(rng));
-    mail(company, to, "Lembrete da sua consulta".to_owned(), text)
+pub fn login_code(on: &mut Draft<'_>) -> JobRequest {
+    let text = format!("Seu código de acesso é {}.", on.rng.u32(100_000..1_000_000));
+    JobRequest { ttl_ms: Some(LOGIN_CODE_TTL_MS), priority: Some(1), ..on.chat("codigo", text) }
 }
 
-fn appointment(rng: &mut Rng) -> String {
-    let doctor = pick(rng, &["a Dra. Helena", "o Dr. Caio", "a Dra. Beatriz", "o Dr. Renato"]);
-    format!(
-        "Sua consulta com {doctor} é amanhã às {}h{}.",
-        rng.u32(8..18),
-        pick(rng, &["00", "15", "30", "45"])
-    )
-}
-
-fn mailing(company: &str, person: &Customer, rng: &mut Rng) -> Value {
-    let (product, share) = (pick(rng, &PRODUCTS), rng.u32(1..6) * 10);
-    let text = format!("{}, hoje tem {product} com {share}% de desconto.", person.first);
-    mail(company, &person.address("exemplo.example"), format!("{share}% só hoje"), text)
-}
-
-fn receipt(company: &str, to: &str, person: &Customer, rng: &mut Rng) -> Value {
-    let (product, reais) = (pick(rng, &PRODUCTS), rng.u32(30..400));
-    let text = format!("{}, recebemos o seu pedido: {product}, R$ {reais},90.", person.first);
-    mail(company, to, "Pedido recebido".to_owned(), text)
+pub fn mailing(on: &mut Draft<'_>) -> JobRequest {
+    let (product, share) = (on.pick(&PRODUCTS), on.rng.u32(1..6) * 10);
+    let text = format!("{}, hoje tem {product} com {share}% de desconto.", on.person.first);
+    let to = on.person.address("exemplo.example");
+    let job = on.mail("email", "oferta", &to, &format!("{share}% só hoje"), text);
+    JobRequest { priority: Some(8), ..job }
 }
 
 /// One in three never arrives.
-fn careless_address(person: &Customer, rng: &mut Rng) -> String {
-    match rng.u32(..18) {
+pub fn careless_mail(on: &mut Draft<'_>) -> JobRequest {
+    let person = &on.person;
+    let to = match on.rng.u32(..18) {
         0..3 => person.address(MISSPELLED_DOMAIN),
         3..5 => format!("{NO_MAILBOX}.{}@exemplo.example", person.slug()),
         5 => format!("{FULL_MAILBOX}.{}@exemplo.example", person.slug()),
         _ => person.address("exemplo.example"),
-    }
+    };
+    order(on, "email", "pedido", &to)
 }
 
-fn chat(person: &Customer, text: String) -> Value {
-    json!({ "number": person.phone(), "text": text })
+pub fn receipt(on: &mut Draft<'_>) -> JobRequest {
+    let domain = if on.rng.u8(..100) < 4 { MISSPELLED_DOMAIN } else { "exemplo.example" };
+    let to = on.person.address(domain);
+    order(on, "email-ses", "nota", &to)
 }
 
-fn confirmation(person: &Customer, rng: &mut Rng) -> String {
-    format!("Oi, {}! {} Responda 1 para confirmar.", person.first, appointment(rng))
+fn order(on: &mut Draft<'_>, route: &str, word: &str, to: &str) -> JobRequest {
+    let (product, reais) = (on.pick(&PRODUCTS), on.rng.u32(30..400));
+    let text = format!("{}, recebemos o seu pedido: {product}, R$ {reais},90.", on.person.first);
+    on.mail(route, word, to, "Pedido recebido", text)
+}
+
+pub fn confirmation(on: &mut Draft<'_>) -> JobRequest {
+    let appointment = on.appointment();
+    on.chat("consulta", format!("Oi, {}! {appointment} Responda 1 para confirmar.", on.person.first))
 }
 
 /// One in four numbers is not on WhatsApp.
-fn careless_chat(person: &Customer, rng: &mut Rng) -> Value {
-    let mut message = chat(person, format!("{}, seu pedido saiu para entrega.", person.first));
-    if rng.u32(..4) == 0 {
-        message["number"] = json!(format!("551198765{NO_WHATSAPP}"));
+pub fn careless_chat(on: &mut Draft<'_>) -> JobRequest {
+    let text = format!("{}, seu pedido saiu para entrega.", on.person.first);
+    match on.rng.u32(..4) {
+        0 => {
+            let number = format!("551198765{NO_WHATSAPP}");
+            on.job("whatsapp", "aviso", json!({ "number": number, "text": text }))
+        }
+        _ => on.chat("aviso", text),
     }
-    message
 }
 
-fn claim(number: u64, person: &Customer, rng: &mut Rng) -> Value {
-    let procedure = match rng.u32(..100) {
+pub fn claim(on: &mut Draft<'_>) -> JobRequest {
+    let procedure = match on.rng.u32(..100) {
         0..4 => NO_PROCEDURE,
         4..7 => DENIED_PROCEDURE,
-        _ => pick(rng, &PROCEDURES),
+        _ => on.pick(&PROCEDURES),
     };
-    json!({
-        "guia": format!("{number:09}"),
-        "beneficiario": format!("{} {}", person.first, person.last),
+    let data = json!({
+        "guia": format!("{:09}", on.number),
+        "beneficiario": format!("{} {}", on.person.first, on.person.last),
         "procedimento": procedure,
-        "valor": f64::from(rng.u32(8_000..90_000)) / 100.0,
-    })
-}
-
-fn post(account: &str, rng: &mut Rng) -> Value {
-    let body = json!({
-        "image_url": format!("https://cdn.example/{}.jpg", rng.u32(1_000..10_000)),
-        "caption": format!("Chegou: {}", pick(rng, &PRODUCTS)),
+        "valor": f64::from(on.rng.u32(8_000..90_000)) / 100.0,
     });
-    json!({ "path": format!("v21.0/{account}/media"), "body": body })
+    let correlation_id = Some(format!("lote-{:03}", on.number / 50));
+    JobRequest { correlation_id, ..on.job("tiss-claims", "guia", data) }
 }
 
-fn video(rng: &mut Rng) -> Value {
-    let privacy = if rng.u32(..100) < 5 { UNKNOWN_PRIVACY } else { "PUBLIC_TO_EVERYONE" };
+pub fn post(on: &mut Draft<'_>) -> JobRequest {
+    JobRequest { user_id: Some(on.person.slug()), ..post_of("17841405309211844", on) }
+}
+
+pub fn post_without_token(on: &mut Draft<'_>) -> JobRequest {
+    post_of(EXPIRED_ACCOUNT, on)
+}
+
+fn post_of(account: &str, on: &mut Draft<'_>) -> JobRequest {
     let body = json!({
-        "post_info": { "title": format!("{} em 30 segundos", pick(rng, &PRODUCTS)), "privacy_level": privacy },
-        "source_info": { "source": "PULL_FROM_URL", "video_url": format!("https://cdn.example/{}.mp4", rng.u32(1_000..10_000)) },
+        "image_url": format!("https://cdn.example/{}.jpg", on.rng.u32(1_000..10_000)),
+        "caption": format!("Chegou: {}", on.pick(&PRODUCTS)),
     });
-    json!({ "path": "v2/post/publish/video/init/", "body": body })
+    on.job("instagram", "post", json!({ "path": format!("v21.0/{account}/media"), "body": body }))
 }
 
-fn upload(rng: &mut Rng) -> Value {
-    let category = if rng.u32(..100) < 5 { "0" } else { "22" };
-    let snippet =
-        json!({ "title": format!("Como escolher: {}", pick(rng, &PRODUCTS)), "categoryId": category });
-    json!({ "path": "youtube/v3/videos", "query": { "part": "snippet" }, "body": { "snippet": snippet } })
+pub fn video(on: &mut Draft<'_>) -> JobRequest {
+    let privacy = if on.rng.u32(..100) < 5 { UNKNOWN_PRIVACY } else { "PUBLIC_TO_EVERYONE" };
+    let title = format!("{} em 30 segundos", on.pick(&PRODUCTS));
+    let url = format!("https://cdn.example/{}.mp4", on.rng.u32(1_000..10_000));
+    let body = json!({
+        "post_info": { "title": title, "privacy_level": privacy },
+        "source_info": { "source": "PULL_FROM_URL", "video_url": url },
+    });
+    let data = json!({ "path": "v2/post/publish/video/init/", "body": body });
+    JobRequest { user_id: Some(on.person.slug()), ..on.job("tiktok", "video", data) }
+}
+
+pub fn upload(on: &mut Draft<'_>) -> JobRequest {
+    let category = if on.rng.u32(..100) < 5 { "0" } else { "22" };
+    let title = format!("Como escolher: {}", on.pick(&PRODUCTS));
+    let body = json!({ "snippet": { "title": title, "categoryId": category } });
+    let data = json!({ "path": "youtube/v3/videos", "query": { "part": "snippet" }, "body": body });
+    JobRequest { user_id: Some(on.person.slug()), ..on.job("youtube", "upload", data) }
 }
 
 /// A few requests lack what they are about.
-fn caption(rng: &mut Rng) -> Value {
-    let content = format!("Escreva uma legenda para a foto de um {}.", pick(rng, &PRODUCTS));
-    let mut body = json!({ "model": "gpt-4o-mini", "messages": [{ "role": "user", "content": content }] });
-    if rng.u32(..100) < 3 {
-        body = json!({ "model": "gpt-4o-mini", "prompt": content });
-    }
-    json!({ "path": "v1/chat/completions", "body": body })
+pub fn caption(on: &mut Draft<'_>) -> JobRequest {
+    let content = format!("Escreva uma legenda para a foto de um {}.", on.pick(&PRODUCTS));
+    let body = match on.rng.u32(..100) {
+        0..3 => json!({ "model": "gpt-4o-mini", "prompt": content }),
+        _ => json!({ "model": "gpt-4o-mini", "messages": [{ "role": "user", "content": content }] }),
+    };
+    on.job("openai", "legenda", json!({ "path": "v1/chat/completions", "body": body }))
+}
+
+pub fn hook(on: &mut Draft<'_>) -> JobRequest {
+    let payload = json!({ "pedido": on.number, "situacao": on.pick(&["pago", "enviado", "entregue"]) });
+    let data = json!({ "endpointId": on.endpoint, "event": "pedido.atualizado", "payload": payload });
+    on.job("webhook", "evento", data)
 }

@@ -3,10 +3,12 @@
 //! It is locked while in use, so that a demonstration can tell the remains of a killed one, which it removes,
 //! from the directory of a running one.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use tempfile::TempDir;
 
 /// Prefix of every name.
 const PREFIX: &str = "recado-demo-";
@@ -17,7 +19,7 @@ const TRIES_MAX: usize = 10;
 /// Removed when dropped.
 #[derive(Debug)]
 pub struct Scratch {
-    path: PathBuf,
+    dir: TempDir,
     _lock: File,
 }
 
@@ -26,26 +28,18 @@ impl Scratch {
     pub fn within(parent: &Path) -> io::Result<Self> {
         sweep(parent);
         for _ in 0..TRIES_MAX {
-            let path = parent.join(format!("{PREFIX}{}", uuid::Uuid::new_v4().simple()));
-            DirBuilder::new().mode(0o700).create(&path)?;
-            let Ok(lock) = File::open(&path) else { continue };
+            let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+            let Ok(lock) = File::open(dir.path()) else { continue };
             lock.lock()?;
-            if path.is_dir() {
-                return Ok(Scratch { path, _lock: lock });
+            if dir.path().is_dir() {
+                return Ok(Scratch { dir, _lock: lock });
             }
         }
         Err(io::Error::other("other processes keep removing it"))
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed now is the next one's to sweep.
-        let _ = fs::remove_dir_all(&self.path);
+        self.dir.path()
     }
 }
 

@@ -97,7 +97,7 @@ impl<'a> Show<'a> {
             bar.finish_and_clear();
         }
         self.screen.line(format_args!("\nIt ran for {ran}:\n"))?;
-        self.screen.table(&["route", "sent", "retried", "died"], tally.rows())?;
+        tally.table(self.screen)?;
         self.screen.line("\nNothing of it is left.")
     }
 

@@ -1,9 +1,10 @@
 //! Counts of events for the summary, and lines for the few that deserve one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 use recado_core::{Event, EventKind};
-use recado_terminal::{Field, Paint, clean};
+use recado_terminal::{Field, Paint, Screen, clean};
 
 /// Results of the jobs of one route.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,44 +24,16 @@ pub struct EventTally {
 impl EventTally {
     /// Counts an event; returns words for one that deserves a line.
     pub fn hear(&mut self, event: &Event) -> Option<(Paint, String)> {
-        let data = &event.data;
-        let provider = data.provider.as_deref().unwrap_or_default();
-        let company = event.company_id.as_ref().map(|company| company.as_str()).unwrap_or_default();
-        let reason = data.reason.as_deref().map(|reason| format!(": {}", clean(reason))).unwrap_or_default();
+        let provider = event.data.provider.as_deref().unwrap_or_default();
         match event.kind {
             EventKind::JobSent => self.route(event).sent += 1,
             EventKind::JobRetryScheduled => self.route(event).retried += 1,
             EventKind::JobFailed => self.route(event).died += 1,
-            EventKind::CircuitBreakerOpened => {
-                self.closed_off.insert(provider.to_owned());
-                return Some((Paint::Bad, format!("{provider}: breaker open")));
-            }
-            EventKind::CircuitBreakerHalfOpen => {
-                return Some((Paint::Warn, format!("{provider}: breaker half open, one probe goes out")));
-            }
-            EventKind::CircuitBreakerClosed => {
-                self.closed_off.remove(provider);
-                return Some((Paint::Good, format!("{provider}: breaker closed")));
-            }
-            EventKind::EndpointDisabled => {
-                return Some((Paint::Bad, format!("{company}: endpoint switched off{reason}")));
-            }
-            EventKind::TokenExpired => {
-                return Some((Paint::Bad, format!("{company}: {provider} no longer takes its token")));
-            }
-            // Of breakers the lines above tell.
-            EventKind::AlertFired | EventKind::AlertResolved
-                if data.alert.as_deref() == Some("breaker_open") => {}
-            EventKind::AlertFired => return Some((Paint::Bad, format!("alert{reason}"))),
-            EventKind::AlertResolved => {
-                return Some((Paint::Good, reason.replacen(": Resolved", "alert over", 1)));
-            }
-            EventKind::JobRetryExhausted
-            | EventKind::JobExpired
-            | EventKind::JobReplayed
-            | EventKind::JobDiscarded => {}
+            EventKind::CircuitBreakerOpened => drop(self.closed_off.insert(provider.to_owned())),
+            EventKind::CircuitBreakerClosed => drop(self.closed_off.remove(provider)),
+            _ => {}
         }
-        None
+        line_of(event, provider)
     }
 
     fn route(&mut self, event: &Event) -> &mut RouteResults {
@@ -81,16 +54,45 @@ impl EventTally {
         )
     }
 
-    /// A row for each route.
-    pub fn rows(&self) -> Vec<Vec<Field>> {
-        let row = |(route, fate): (&String, &RouteResults)| {
-            vec![
-                Field::from(route),
-                Field::from(fate.sent),
-                Field::from(fate.retried),
-                Field::from(fate.died),
-            ]
-        };
-        self.routes.iter().map(row).collect()
+    /// Shows a row for each route.
+    pub fn table(&self, screen: &mut Screen) -> io::Result<()> {
+        let routes: Vec<_> = self.routes.iter().collect();
+        screen.table(
+            &routes,
+            &[
+                ("route", |(route, _)| Field::from(route)),
+                ("sent", |(_, results)| Field::from(results.sent)),
+                ("retried", |(_, results)| Field::from(results.retried)),
+                ("died", |(_, results)| Field::from(results.died)),
+            ],
+        )
     }
+}
+
+fn line_of(event: &Event, provider: &str) -> Option<(Paint, String)> {
+    let data = &event.data;
+    let company = event.company_id.as_ref().map(|company| company.as_str()).unwrap_or_default();
+    let reason = data.reason.as_deref().map(|reason| format!(": {}", clean(reason))).unwrap_or_default();
+    Some(match event.kind {
+        EventKind::CircuitBreakerOpened => (Paint::Bad, format!("{provider}: breaker open")),
+        EventKind::CircuitBreakerHalfOpen => {
+            (Paint::Warn, format!("{provider}: breaker half open, one probe goes out"))
+        }
+        EventKind::CircuitBreakerClosed => (Paint::Good, format!("{provider}: breaker closed")),
+        EventKind::EndpointDisabled => (Paint::Bad, format!("{company}: endpoint switched off{reason}")),
+        EventKind::TokenExpired => (Paint::Bad, format!("{company}: {provider} no longer takes its token")),
+        // Of breakers the lines above tell.
+        EventKind::AlertFired | EventKind::AlertResolved if data.alert.as_deref() == Some("breaker_open") => {
+            return None;
+        }
+        EventKind::AlertFired => (Paint::Bad, format!("alert{reason}")),
+        EventKind::AlertResolved => (Paint::Good, reason.replacen(": Resolved", "alert over", 1)),
+        EventKind::JobSent
+        | EventKind::JobRetryScheduled
+        | EventKind::JobFailed
+        | EventKind::JobRetryExhausted
+        | EventKind::JobExpired
+        | EventKind::JobReplayed
+        | EventKind::JobDiscarded => return None,
+    })
 }

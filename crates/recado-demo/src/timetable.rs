@@ -34,6 +34,10 @@ pub struct TimetableEntry {
 }
 
 impl TimetableEntry {
+    const fn showing(self, shows: &'static str) -> Self {
+        TimetableEntry { shows, ..self }
+    }
+
     pub fn from(&self) -> Duration {
         Duration::from_secs(self.from_s)
     }
@@ -48,74 +52,33 @@ impl TimetableEntry {
     }
 }
 
-const fn entry(
-    episode: Episode,
-    from_s: u64,
-    until_s: u64,
-    begins: &'static str,
-    shows: &'static str,
-) -> TimetableEntry {
-    TimetableEntry { episode, from_s, until_s, begins, shows }
+const fn during(from_s: u64, until_s: u64, episode: Episode, begins: &'static str) -> TimetableEntry {
+    TimetableEntry { episode, from_s, until_s, begins, shows: "" }
 }
 
 /// In order.
 pub const ENTRIES: [TimetableEntry; 8] = [
-    entry(
-        Episode::InstagramDown,
-        10,
-        35,
-        "Instagram is down",
-        "its breaker opens, probes, closes; posts wait and lose no attempt",
-    ),
-    entry(
-        Episode::Campaign,
-        30,
-        30,
-        "mercado-relampago sends 300 e-mails at once",
-        "the other companies keep their turns",
-    ),
-    entry(
-        Episode::WhatsappThrottles,
-        50,
-        68,
-        "WhatsApp answers 429 with Retry-After",
-        "it is obeyed; login codes that come too late expire",
-    ),
-    entry(
-        Episode::RelaySlow,
-        70,
-        88,
-        "the mail relay takes its time",
-        "e-mail queues up, and nothing else does",
-    ),
-    entry(
-        Episode::ReceiverDead,
-        85,
-        110,
-        "pet-feliz's webhook receiver is dead",
-        "after ten failures in a row its endpoint is switched off",
-    ),
-    entry(
-        Episode::OpenaiOverloaded,
-        100,
-        118,
-        "OpenAI is overloaded",
-        "its breaker opens after three failures",
-    ),
-    entry(
-        Episode::InsurerDown,
-        108,
-        128,
-        "the insurer does not answer",
-        "claims back off, and the worker gets them again later",
-    ),
-    entry(
+    during(10, 35, Episode::InstagramDown, "Instagram is down")
+        .showing("its breaker opens, probes, closes; posts wait and lose no attempt"),
+    during(30, 30, Episode::Campaign, "mercado-relampago sends 300 e-mails at once")
+        .showing("the other companies keep their turns"),
+    during(50, 68, Episode::WhatsappThrottles, "WhatsApp answers 429 with Retry-After")
+        .showing("it is obeyed; login codes that come too late expire"),
+    during(70, 88, Episode::RelaySlow, "the mail relay takes its time")
+        .showing("e-mail queues up, and nothing else does"),
+    during(85, 110, Episode::ReceiverDead, "pet-feliz's webhook receiver is dead")
+        .showing("after ten failures in a row its endpoint is switched off"),
+    during(100, 118, Episode::OpenaiOverloaded, "OpenAI is overloaded")
+        .showing("its breaker opens after three failures"),
+    during(108, 128, Episode::InsurerDown, "the insurer does not answer")
+        .showing("claims back off, and the worker gets them again later"),
+    during(
+        135,
+        135,
         Episode::Repair,
-        135,
-        135,
         "an operator switches the endpoint on again and replays what it missed",
-        "a bulk replay, two canaries first",
-    ),
+    )
+    .showing("a bulk replay, two canaries first"),
 ];
 
 /// The clock of the cycles, which may run faster than others.
@@ -161,14 +124,21 @@ fn is_on_at(position: Duration, episode: Episode) -> bool {
     during.any(|entry| entry.episode == episode)
 }
 
-/// All events, one after the other, for ever: time, entry, and whether it begins.
-pub fn changes() -> impl Iterator<Item = (Duration, &'static TimetableEntry, bool)> {
-    let mut cycle: Vec<_> = ENTRIES.iter().map(|entry| (entry.from(), entry, true)).collect();
+/// One end of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Begins,
+    Ends,
+}
+
+/// All changes with their times, one after the other, for ever.
+pub fn changes() -> impl Iterator<Item = (Duration, &'static TimetableEntry, Change)> {
+    let mut cycle: Vec<_> = ENTRIES.iter().map(|entry| (entry.from(), entry, Change::Begins)).collect();
     let ends = ENTRIES.iter().filter(|entry| !entry.is_a_moment());
-    cycle.extend(ends.map(|entry| (entry.until(), entry, false)));
+    cycle.extend(ends.map(|entry| (entry.until(), entry, Change::Ends)));
     cycle.sort_by_key(|(at, _, _)| *at);
     (0..).flat_map(move |cycles| {
-        cycle.clone().into_iter().map(move |(at, entry, begins)| (CYCLE * cycles + at, entry, begins))
+        cycle.clone().into_iter().map(move |(at, entry, change)| (CYCLE * cycles + at, entry, change))
     })
 }
 
@@ -190,7 +160,7 @@ mod tests {
     fn everything_that_begins_ends_in_order_and_within_the_cycle() {
         let all: Vec<_> = changes().take(32).collect();
         assert!(all.is_sorted_by_key(|(at, _, _)| *at), "{all:?}");
-        let begun = all.iter().filter(|(at, _, begins)| *begins && *at < CYCLE).count();
+        let begun = all.iter().filter(|(at, _, change)| *change == Change::Begins && *at < CYCLE).count();
         assert_eq!(begun, ENTRIES.len());
         for entry in &ENTRIES {
             assert!(entry.from() <= entry.until() && entry.until() < CYCLE, "{entry:?}");

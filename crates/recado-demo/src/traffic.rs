@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use recado_client::JobRequest;
 
-use super::message::{MessageKind, Writer};
+use super::message::{self, MessageKind, Writer};
 use super::timetable::{self, Episode, Timetable};
 
 /// A company that does one thing again and again.
@@ -31,28 +31,28 @@ pub const HOSPITAL: &str = "hospital-santa-clara";
 pub const LISTENERS: [&str; 3] = ["pet-feliz", "moda-carioca", HOSPITAL];
 
 const HABITS: [Habit; 22] = [
-    habit("clinica-sao-lucas", MessageKind::Reminder, 40),
-    habit("clinica-sao-lucas", MessageKind::Confirmation, 30),
-    habit("clinica-sao-lucas", MessageKind::Claim, 12),
-    habit("clinica-sorriso", MessageKind::Confirmation, 25),
-    habit("clinica-sorriso", MessageKind::Reminder, 20),
-    habit(HOSPITAL, MessageKind::Claim, 30),
-    habit(HOSPITAL, MessageKind::Reminder, 20),
-    habit(HOSPITAL, MessageKind::LoginCode, 12),
-    habit(CARELESS, MessageKind::CarelessMail, 24),
-    habit(CARELESS, MessageKind::CarelessChat, 16),
-    habit(CARELESS, MessageKind::Receipt, 12),
-    habit("moda-carioca", MessageKind::Post, 40),
-    habit("moda-carioca", MessageKind::Video, 15),
-    habit("moda-carioca", MessageKind::Upload, 12),
-    habit("moda-carioca", MessageKind::Caption, 20),
-    habit("agencia-nova", MessageKind::Caption, 20),
-    habit("agencia-nova", MessageKind::PostWithoutToken, 3),
-    habit("agencia-nova", MessageKind::Upload, 8),
-    habit(LISTENERS[0], MessageKind::Hook, 60),
-    habit(LISTENERS[0], MessageKind::Receipt, 15),
-    habit(NOISY, MessageKind::Mailing, 90),
-    habit(NOISY, MessageKind::Receipt, 30),
+    habit("clinica-sao-lucas", message::reminder, 40),
+    habit("clinica-sao-lucas", message::confirmation, 30),
+    habit("clinica-sao-lucas", message::claim, 12),
+    habit("clinica-sorriso", message::confirmation, 25),
+    habit("clinica-sorriso", message::reminder, 20),
+    habit(HOSPITAL, message::claim, 30),
+    habit(HOSPITAL, message::reminder, 20),
+    habit(HOSPITAL, message::login_code, 12),
+    habit(CARELESS, message::careless_mail, 24),
+    habit(CARELESS, message::careless_chat, 16),
+    habit(CARELESS, message::receipt, 12),
+    habit("moda-carioca", message::post, 40),
+    habit("moda-carioca", message::video, 15),
+    habit("moda-carioca", message::upload, 12),
+    habit("moda-carioca", message::caption, 20),
+    habit("agencia-nova", message::caption, 20),
+    habit("agencia-nova", message::post_without_token, 3),
+    habit("agencia-nova", message::upload, 8),
+    habit(LISTENERS[0], message::hook, 60),
+    habit(LISTENERS[0], message::receipt, 15),
+    habit(NOISY, message::mailing, 90),
+    habit(NOISY, message::receipt, 30),
 ];
 
 /// E-mails of one campaign.
@@ -97,7 +97,7 @@ impl Iterator for Traffic {
                 self.campaign_left = CAMPAIGN_JOBS;
                 self.campaign += timetable::CYCLE;
             }
-            return Some((at, self.writer.write(MessageKind::Mailing, NOISY, &mut self.rng)));
+            return Some((at, self.writer.write(message::mailing, NOISY, &mut self.rng)));
         }
         let habit = HABITS.get(first)?;
         self.next[first] += gap(habit, &mut self.rng);

@@ -17,6 +17,11 @@ const POLL_MS: u64 = 10_000;
 /// After a call that failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
+const STACK_TRACE: &str = "\
+SubmissionError: SERVICE_UNAVAILABLE
+    at submit (tiss/gateway.ts:88)
+    at run (worker.ts:31)";
+
 pub async fn work(client: Client, timetable: Timetable) {
     let request = LeaseRequest {
         routes: vec!["tiss-claims".to_owned()],
@@ -42,7 +47,7 @@ async fn submit(client: &Client, timetable: &Timetable, lease: &Lease) -> Result
     tokio::time::sleep(timetable.hasten(CLAIM)).await;
     let claim: Value = serde_json::from_str(lease.job.data.as_str()).unwrap_or_default();
     let token = &lease.lease_token;
-    let settled = match refusal(&claim, timetable.is_on(Episode::InsurerDown)) {
+    let settled = match refusal(&claim, timetable) {
         Some(failure) => client.fail(token, &failure).await,
         None => {
             let protocol =
@@ -54,22 +59,16 @@ async fn submit(client: &Client, timetable: &Timetable, lease: &Lease) -> Result
 }
 
 /// The insurer's refusal of a claim.
-fn refusal(claim: &Value, insurer_is_down: bool) -> Option<FailRequest> {
-    if insurer_is_down {
-        return Some(FailRequest {
-            stack_trace: Some(
-                "SubmissionError: SERVICE_UNAVAILABLE\n    at submit (tiss/gateway.ts:88)\n    at run (worker.ts:31)".to_owned(),
-            ),
-            ..FailRequest::new("SERVICE_UNAVAILABLE: the insurer's gateway does not answer")
-        });
+fn refusal(claim: &Value, timetable: &Timetable) -> Option<FailRequest> {
+    if timetable.is_on(Episode::InsurerDown) {
+        let mut down = FailRequest::new("SERVICE_UNAVAILABLE: the insurer's gateway does not answer");
+        down.stack_trace = Some(STACK_TRACE.to_owned());
+        return Some(down);
     }
-    match claim["procedimento"].as_str() {
-        Some(NO_PROCEDURE) => {
-            Some(FailRequest::new("INVALID_PROCEDURE_CODE: not in the table of procedures"))
-        }
-        Some(DENIED_PROCEDURE) => {
-            Some(FailRequest::new("AUTHORIZATION_DENIED: it needs to be authorised first"))
-        }
-        _ => None,
-    }
+    let why = match claim["procedimento"].as_str() {
+        Some(NO_PROCEDURE) => "INVALID_PROCEDURE_CODE: not in the table of procedures",
+        Some(DENIED_PROCEDURE) => "AUTHORIZATION_DENIED: it needs to be authorised first",
+        _ => return None,
+    };
+    Some(FailRequest::new(why))
 }

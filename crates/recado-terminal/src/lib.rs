@@ -112,8 +112,27 @@ pub struct Field {
     /// A shorter form for a narrow terminal.
     short: Option<String>,
     paint: Paint,
-    /// It stands for nothing.
-    is_dash: bool,
+    presence: Presence,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Presence {
+    #[default]
+    Given,
+    /// A dash stands for it.
+    Dash,
+    /// [`Screen::pairs`] leaves it out.
+    Absent,
+}
+
+/// The head of a table's column, and the field that it shows of an item.
+pub type Column<T> = (&'static str, fn(&T) -> Field);
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Text,
+    Json,
 }
 
 impl<T: fmt::Display> From<T> for Field {
@@ -135,11 +154,24 @@ impl Field {
     }
 
     pub fn time_or_dash(at: Option<Timestamp>) -> Self {
-        at.map_or_else(|| Field::or_dash(None::<&str>), Field::time)
+        at.map_or_else(Field::dash, Field::time)
+    }
+
+    pub fn dash() -> Self {
+        Field { presence: Presence::Dash, ..Field::painted("-", Paint::Faint) }
     }
 
     pub fn or_dash(text: Option<impl fmt::Display>) -> Self {
-        text.map_or_else(|| Field { is_dash: true, ..Field::painted("-", Paint::Faint) }, Field::from)
+        text.map_or_else(Field::dash, Field::from)
+    }
+
+    /// A value for [`Screen::pairs`], which leaves out one that there is not.
+    pub fn if_any(text: Option<impl fmt::Display>) -> Self {
+        text.map_or_else(|| Field { presence: Presence::Absent, ..Field::default() }, Field::from)
+    }
+
+    pub fn with_paint(self, paint: Paint) -> Self {
+        Field { paint, ..self }
     }
 }
 
@@ -194,13 +226,22 @@ impl<W: Write> Screen<W> {
         writeln!(self.out, "{words}")
     }
 
-    pub fn text(&mut self, words: &str) -> io::Result<()> {
-        self.out.write_all(words.as_bytes())
+    /// Text or bytes as they are.
+    pub fn text(&mut self, text: impl AsRef<[u8]>) -> io::Result<()> {
+        self.out.write_all(text.as_ref())
     }
 
-    /// Writes bytes to a file or a pipe as they are.
-    pub fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.out.write_all(bytes)
+    /// An answer as JSON, or for people as `show` writes it.
+    pub fn answer<T: serde::Serialize>(
+        &mut self,
+        form: Form,
+        answer: &T,
+        show: impl FnOnce(&mut Self, &T) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match form {
+            Form::Json => self.json(answer),
+            Form::Text => show(self, answer),
+        }
     }
 
     pub fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
@@ -222,10 +263,21 @@ impl<W: Write> Screen<W> {
         }
     }
 
+    /// A table with a row for each item.
+    pub fn table<'a, T: 'a>(
+        &mut self,
+        items: impl IntoIterator<Item = &'a T>,
+        columns: &[Column<T>],
+    ) -> io::Result<()> {
+        let heads: Vec<_> = columns.iter().map(|(head, _)| *head).collect();
+        let row = |item: &T| columns.iter().map(|(_, field)| field(item)).collect();
+        self.rows(&heads, items.into_iter().map(row).collect())
+    }
+
     /// A table on a terminal, aligned columns in a pipe. A terminal is spared columns that say nothing.
-    pub fn table(&mut self, heads: &[&str], rows: Vec<Vec<Field>>) -> io::Result<()> {
-        let says =
-            |at: usize| rows.is_empty() || rows.iter().any(|row| row.get(at).is_some_and(|it| !it.is_dash));
+    pub fn rows(&mut self, heads: &[&str], rows: Vec<Vec<Field>>) -> io::Result<()> {
+        let is_given = |field: &Field| field.presence == Presence::Given;
+        let says = |at: usize| rows.is_empty() || rows.iter().any(|row| row.get(at).is_some_and(is_given));
         let kept: Vec<_> = (0..heads.len()).map(|at| !self.terminal || says(at)).collect();
         let mut table = Table::new();
         table.load_style(if self.terminal { RULED } else { presets::NOTHING });
@@ -238,7 +290,7 @@ impl<W: Write> Screen<W> {
         table.set_header(heads.map(|(head, _)| Cell::new(head).add_attribute(Attribute::Bold)));
         for row in rows {
             let fields = row.into_iter().zip(&kept).filter(|(_, kept)| **kept);
-            table.add_row(fields.map(|(field, _)| cell(field, self.terminal)));
+            table.add_row(fields.map(|(field, _)| self.cell(field)));
         }
         if let Some(width) = self.width {
             if !keep_ids_whole(&mut table, width) {
@@ -271,7 +323,9 @@ impl<W: Write> Screen<W> {
     }
 
     /// Names and values, one a line.
-    pub fn pairs(&mut self, pairs: Vec<(&str, Field)>) -> io::Result<()> {
+    pub fn pairs<'a>(&mut self, pairs: impl IntoIterator<Item = (&'a str, Field)>) -> io::Result<()> {
+        let is_given = |(_, field): &(&str, Field)| field.presence != Presence::Absent;
+        let pairs: Vec<_> = pairs.into_iter().filter(is_given).collect();
         let widest = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
         for (name, field) in pairs {
             let padding = " ".repeat(widest - name.len() + 2);
@@ -280,6 +334,19 @@ impl<W: Write> Screen<W> {
             writeln!(self.out, "{name}{padding}{value}")?;
         }
         Ok(())
+    }
+
+    fn cell(&self, field: Field) -> Cell {
+        let text = field.short.filter(|_| self.terminal).unwrap_or(field.text);
+        let cell = Cell::new(clean(&text));
+        match field.paint {
+            Paint::Plain => cell,
+            Paint::Strong => cell.add_attribute(Attribute::Bold),
+            Paint::Faint => cell.add_attribute(Attribute::Dim),
+            Paint::Good => cell.fg(Color::Green),
+            Paint::Warn => cell.fg(Color::Yellow),
+            Paint::Bad => cell.fg(Color::Red),
+        }
     }
 }
 
@@ -304,19 +371,6 @@ fn keep_ids_whole(table: &mut Table, width: u16) -> bool {
 
 /// Columns between two columns.
 const COLUMN_GAP: u16 = 3;
-
-fn cell(field: Field, short: bool) -> Cell {
-    let text = field.short.filter(|_| short).unwrap_or(field.text);
-    let cell = Cell::new(clean(&text));
-    match field.paint {
-        Paint::Plain => cell,
-        Paint::Strong => cell.add_attribute(Attribute::Bold),
-        Paint::Faint => cell.add_attribute(Attribute::Dim),
-        Paint::Good => cell.fg(Color::Green),
-        Paint::Warn => cell.fg(Color::Yellow),
-        Paint::Bad => cell.fg(Color::Red),
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -351,7 +405,7 @@ mod tests {
     fn a_narrow_terminal_gets_names_and_values_instead_of_columns_of_letters() {
         let mut out = Vec::new();
         let row = || vec!["01a1de91-cd16-7185".into(), "failed".into(), "550 no such user here".into()];
-        Screen::new(&mut out, Some(40)).table(&["job", "status", "reason"], vec![row(), row()]).unwrap();
+        Screen::new(&mut out, Some(40)).rows(&["job", "status", "reason"], vec![row(), row()]).unwrap();
         let text = String::from_utf8(out).unwrap();
         let record = "job     01a1de91-cd16-7185\nstatus  failed\nreason  550 no such user here\n";
         assert_eq!(text, format!("{record}\n{record}"));
@@ -364,7 +418,7 @@ mod tests {
             vec!["job-1".into(), Field::painted("sent", Paint::Good)],
             vec!["j\x1b[1m".into(), "failed".into()],
         ];
-        Screen::new(&mut out, None).table(&["job", "status"], rows).unwrap();
+        Screen::new(&mut out, None).rows(&["job", "status"], rows).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "job         status\njob-1       sent\nj\\u{1b}[1m  failed\n");
     }
@@ -378,7 +432,7 @@ mod tests {
             at,
             "550 no such user here, nor anywhere".into(),
         ]];
-        Screen::new(&mut out, Some(90)).table(&["job", "moved", "reason"], rows).unwrap();
+        Screen::new(&mut out, Some(90)).rows(&["job", "moved", "reason"], rows).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert!(
@@ -392,8 +446,8 @@ mod tests {
     fn a_terminal_is_spared_columns_that_say_nothing_and_a_pipe_keeps_them() {
         let shown = |width: Option<u16>| {
             let mut out = Vec::new();
-            let rows = vec![vec!["a".into(), Field::or_dash(None::<&str>), "words".into()]];
-            Screen::new(&mut out, width).table(&["job", "next", "reason"], rows).unwrap();
+            let rows = vec![vec!["a".into(), Field::dash(), "words".into()]];
+            Screen::new(&mut out, width).rows(&["job", "next", "reason"], rows).unwrap();
             String::from_utf8(out).unwrap()
         };
         assert!(!shown(Some(60)).contains("next"), "{}", shown(Some(60)));

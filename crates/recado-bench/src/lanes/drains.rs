@@ -11,7 +11,7 @@ use recado_engine::{Carrier, Submission};
 use recado_transport::Sandbox;
 
 use crate::report::{Report, grouped};
-use crate::scene::{Scene, route, submission_of, take_in};
+use crate::scene::{Scene, route, submission_of};
 use crate::{BenchOptions, Failed};
 
 const BARE: &str = "a job's way: one company, nothing guarded, time";
@@ -125,8 +125,6 @@ impl Cost {
 /// From a full queue to an empty one.
 async fn drain(options: &BenchOptions, kind: &DrainKind) -> Result<Cost, Failed> {
     let scene = Scene::new(options, "lanes").await?;
-    // Taken in while only workers could carry it, so that the clock starts with a full queue.
-    let intake = scene.engine([route("sandbox", Carrier::Workers)?]);
     let jobs = options.count(150_000).max(kind.companies);
     let mut senders: Vec<_> = (0..jobs).map(|nth| format!("company-{}", nth % kind.companies)).collect();
     if kind.arrival == Arrival::Mixed {
@@ -134,16 +132,16 @@ async fn drain(options: &BenchOptions, kind: &DrainKind) -> Result<Cost, Failed>
     }
     let scattered = kind.arrival == Arrival::Scattered;
     let all_due = Instant::now() + SCATTERED_OVER;
-    take_in(&intake, jobs, |nth| {
+    let sandbox = route("sandbox", Carrier::Transport(Arc::new(Sandbox)))?;
+    let submission = |nth: usize| {
         let left = all_due.saturating_duration_since(Instant::now());
         let delay = scattered.then(|| left.mul_f64(fastrand::f64()));
         Submission { delay, ..submission_of(&senders[nth], "sandbox") }
-    })
-    .await?;
+    };
+    scene.fill(jobs, sandbox.clone(), submission).await?;
     if scattered {
         tokio::time::sleep_until(all_due.into()).await;
     }
-    let sandbox = route("sandbox", Carrier::Transport(Arc::new(Sandbox)))?;
     let (started, worked) = (Instant::now(), processor_time()?);
     let engine = scene.guarded_engine([sandbox], BTreeMap::from([("sandbox".into(), kind.terms)]));
     scene.emptied().await?;

@@ -15,8 +15,8 @@ use super::ROUTE;
 use super::node::NodeProcess;
 use super::server::RedisServer;
 use crate::deliveries::Arrivals;
-use crate::report::{Percentiles, Report};
-use crate::scene::{LEASE, emptied, engine_on, route, submission, submission_of, take_in};
+use crate::report::Report;
+use crate::scene::{LEASE, LOOK, at_once, emptied, engine_on, route, submission, submission_of, take_in};
 use crate::{BenchOptions, Failed};
 
 const BATCH_JOBS: usize = 1_000;
@@ -38,9 +38,6 @@ const ORPHANS: usize = 100;
 /// The job of the node that is killed: longer than any lease, and within the route's timeout.
 const ORPHAN_DATA: &str = r#"{"script":["ok"],"latencyMs":25000}"#;
 
-/// Interval of looks at a node until it has begun.
-const LOOK: Duration = Duration::from_millis(10);
-
 /// An engine in this process, that takes jobs in or notes when they reach it.
 fn engine(store: &Arc<RedisStore>, name: &str, carrier: Carrier) -> Result<Engine, Failed> {
     Ok(engine_on(store.clone(), name, LEASE, [route(ROUTE, carrier)?], BTreeMap::new(), None))
@@ -53,27 +50,18 @@ pub async fn enqueue_batches(server: &mut RedisServer, report: &mut Report) -> R
     take_in(&engine, BATCH_JOBS, |_| submission(ROUTE)).await?;
     let before = server.used_bytes().await?;
     let started = Instant::now();
-    take_in_at_once(&engine, WAITING_JOBS).await?;
+    at_once(BATCHES_AT_ONCE, |nth| {
+        let share = WAITING_JOBS / BATCHES_AT_ONCE + usize::from(nth < WAITING_JOBS % BATCHES_AT_ONCE);
+        let engine = engine.clone();
+        async move { take_in(&engine, share, |_| submission(ROUTE)).await }
+    })
+    .await?;
     let rate = WAITING_JOBS as f64 / started.elapsed().as_secs_f64();
     let bytes = server.used_bytes().await?.saturating_sub(before);
     report.add("enqueue, 1,000 a batch", rate, "jobs/s");
     report.add("memory per waiting job", bytes as f64 / WAITING_JOBS as f64, "bytes");
     engine.stop().await?;
     server.cleared().await
-}
-
-async fn take_in_at_once(engine: &Engine, jobs: usize) -> Result<(), Failed> {
-    let callers: Vec<_> = (0..BATCHES_AT_ONCE)
-        .map(|nth| {
-            let engine = engine.clone();
-            let share = jobs / BATCHES_AT_ONCE + usize::from(nth < jobs % BATCHES_AT_ONCE);
-            tokio::spawn(async move { take_in(&engine, share, |_| submission(ROUTE)).await })
-        })
-        .collect();
-    for caller in callers {
-        caller.await??;
-    }
-    Ok(())
 }
 
 pub async fn enqueue_singly(
@@ -87,27 +75,23 @@ pub async fn enqueue_singly(
     let jobs = options.count(100_000);
     let asked = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
-    let callers: Vec<_> = (0..CALLERS)
-        .map(|_| {
-            let (engine, asked) = (engine.clone(), asked.clone());
-            tokio::spawn(async move {
-                let mut latencies = Vec::new();
-                while asked.fetch_add(1, Ordering::Relaxed) < jobs {
-                    let at = Instant::now();
-                    take_in(&engine, 1, |_| submission(ROUTE)).await?;
-                    latencies.push(at.elapsed());
-                }
-                Ok::<_, Failed>(latencies)
-            })
-        })
-        .collect();
-    let mut latencies = Vec::with_capacity(jobs);
-    for caller in callers {
-        latencies.extend(caller.await??);
-    }
+    let latencies = at_once(CALLERS, |_| {
+        let (engine, asked) = (engine.clone(), asked.clone());
+        async move {
+            let mut latencies = Vec::new();
+            while asked.fetch_add(1, Ordering::Relaxed) < jobs {
+                let at = Instant::now();
+                take_in(&engine, 1, |_| submission(ROUTE)).await?;
+                latencies.push(at.elapsed());
+            }
+            Ok(latencies)
+        }
+    })
+    .await?
+    .concat();
     let rate = jobs as f64 / started.elapsed().as_secs_f64();
     let what = format!("single enqueue, {CALLERS} callers{with}");
-    report.add(what, rate, "jobs/s").latency_ms = Percentiles::of(latencies);
+    report.add(what, rate, "jobs/s").set_latencies(latencies);
     engine.stop().await?;
     server.cleared().await
 }
@@ -158,7 +142,8 @@ pub async fn orphans(
     }
     let arrivals = Arc::new(Arrivals::default());
     let heir = engine(&store, "heir", Carrier::Transport(arrivals.clone()))?;
-    victim.kill()?;
+    // As `kill -9`.
+    drop(victim);
     let killed = Instant::now();
     emptied(&*store).await?;
     let late = arrivals.since(killed);
@@ -167,7 +152,7 @@ pub async fn orphans(
     }
     let last = late.iter().max().copied().unwrap_or(Duration::ZERO);
     let what = format!("jobs of a killed node run again, lease {}", show_duration(lease));
-    report.add(what, last.as_secs_f64(), "s").latency_ms = Percentiles::of(late);
+    report.add(what, last.as_secs_f64(), "s").set_latencies(late);
     heir.stop().await?;
     intake.stop().await?;
     server.cleared().await

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ROUTE;
 use crate::Failed;
+use crate::process::KilledOnDrop;
 use crate::scene::{engine_on, route};
 
 /// The hidden command that a node runs.
@@ -39,7 +40,7 @@ pub struct Manifest {
 
 /// A node that was started. It is killed when it is dropped.
 pub struct NodeProcess {
-    process: Child,
+    process: KilledOnDrop,
     input: Option<ChildStdin>,
 }
 
@@ -52,9 +53,9 @@ impl NodeProcess {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()?;
-            let mut node = NodeProcess { input: process.stdin.take(), process };
+            let mut node = NodeProcess { input: process.stdin.take(), process: KilledOnDrop(process) };
             node.say(&format!("{}\n", serde_json::to_string(&manifest)?))?;
-            let output = node.process.stdout.take().ok_or("a node has no output")?;
+            let output = node.process.0.stdout.take().ok_or("a node has no output")?;
             let mut said = String::new();
             BufReader::new(output).read_line(&mut said)?;
             match said.as_str() {
@@ -73,28 +74,13 @@ impl NodeProcess {
     /// Lets it end what it has begun.
     pub async fn stop(mut self) -> Result<(), Failed> {
         self.input = None;
-        let ended = tokio::task::spawn_blocking(move || self.process.wait()).await??;
+        let ended = tokio::task::spawn_blocking(move || self.process.0.wait()).await??;
         if ended.success() { Ok(()) } else { Err(format!("a node ended with {ended}").into()) }
-    }
-
-    /// As `kill -9`.
-    pub fn kill(mut self) -> Result<(), Failed> {
-        self.process.kill()?;
-        self.process.wait()?;
-        Ok(())
     }
 
     fn say(&mut self, text: &str) -> Result<(), Failed> {
         let input = self.input.as_mut().ok_or("a node has no input")?;
         Ok(input.write_all(text.as_bytes()).and_then(|()| input.flush())?)
-    }
-}
-
-impl Drop for NodeProcess {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

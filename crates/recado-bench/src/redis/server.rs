@@ -1,6 +1,6 @@
 //! The Redis that is measured: named by its URL, or started for the occasion.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use recado_store_redis::{RedisOptions, RedisStore};
 use redis::aio::MultiplexedConnection;
 
 use super::node::{Manifest, NodeProcess};
+use crate::process::{KilledOnDrop, free_port};
 use crate::{BenchOptions, Failed};
 
 /// Gives up on a server that does not answer by then.
@@ -22,17 +23,7 @@ pub struct RedisServer {
     connection: MultiplexedConnection,
     /// Prefix of the current measurement's keys: other keys of a server that was named are not touched.
     prefix: Box<str>,
-    process: Option<Process>,
-}
-
-/// Ends the server when the measurements are over, however they end.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    process: Option<KilledOnDrop>,
 }
 
 impl RedisServer {
@@ -118,8 +109,8 @@ fn new_prefix() -> Box<str> {
 }
 
 /// With a log on disk that is forced once a second, and not written anew in the middle of a measurement.
-fn start(options: &BenchOptions) -> Result<(String, Option<Process>), Failed> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+fn start(options: &BenchOptions) -> Result<(String, Option<KilledOnDrop>), Failed> {
+    let port = free_port()?;
     let dir = options.dir.join("redis");
     std::fs::create_dir_all(&dir)?;
     let process = Command::new("redis-server")
@@ -132,5 +123,5 @@ fn start(options: &BenchOptions) -> Result<(String, Option<Process>), Failed> {
         .map_err(|error| {
             format!("cannot start redis-server ({error}); install it, or name one with --url")
         })?;
-    Ok((format!("redis://127.0.0.1:{port}"), Some(Process(process))))
+    Ok((format!("redis://127.0.0.1:{port}"), Some(KilledOnDrop(process))))
 }

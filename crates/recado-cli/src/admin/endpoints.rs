@@ -3,21 +3,20 @@
 use std::io;
 
 use clap::{Args, Subcommand};
-use recado_core::CompanyId;
-use recado_terminal::{Field, Paint, Screen, clean};
+use recado_terminal::{Column, Field, Paint, Screen, clean};
 use recado_wire::PAGE_ITEMS_MAX;
 use recado_wire::endpoints::{
-    Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
+    Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, Secret,
 };
 
-use crate::delivery::jobs::company;
-use crate::{Done, ServerArgs, Stop};
+use super::OfTenantArgs;
+use crate::{AskArgs, Done, Stop, data};
 
 #[derive(Debug, Subcommand)]
 pub enum EndpointsCommand {
     /// List endpoints, oldest first.
     #[command(after_help = "EXAMPLES:\n  recado endpoints list --company acme")]
-    List(ListArgs),
+    List(OfTenantArgs),
     /// Add an endpoint and show its secret, this once.
     #[command(
         after_help = "EXAMPLES:\n  recado endpoints add --company acme --to https://example.com/hooks --event JobSent,JobFailed"
@@ -43,18 +42,6 @@ pub enum EndpointsCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
-    /// Only those of this tenant.
-    #[arg(long, value_name = "ID", value_parser = company)]
-    company: Option<CompanyId>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-#[derive(Debug, Args)]
 pub struct AddArgs {
     /// Tenant whose events it hears.
     #[arg(long, value_name = "ID")]
@@ -71,11 +58,8 @@ pub struct AddArgs {
     /// Its purpose.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
@@ -100,22 +84,16 @@ pub struct SetArgs {
     /// Switch it off.
     #[arg(long)]
     off: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct OneArgs {
     /// The endpoint's id.
     id: String,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 pub async fn run(command: EndpointsCommand, screen: &mut Screen) -> Done {
@@ -128,30 +106,20 @@ pub async fn run(command: EndpointsCommand, screen: &mut Screen) -> Done {
                 description: args.description,
                 ..EndpointRequest::new(args.company, args.to)
             };
-            let endpoint = args.server.client()?.add_endpoint(&request).await?;
-            show(screen, &endpoint, args.json)
+            args.ask.show(screen, &args.ask.client()?.add_endpoint(&request).await?, facts)
         }
-        EndpointsCommand::Show(args) => {
-            let endpoint = args.server.client()?.endpoint(&args.id).await?;
-            show(screen, &endpoint, args.json)
+        EndpointsCommand::Show(OneArgs { id, ask }) => {
+            ask.show(screen, &ask.client()?.endpoint(&id).await?, facts)
         }
         EndpointsCommand::Set(args) => set(args, screen).await,
-        EndpointsCommand::Enable(args) => {
-            let endpoint = args.server.client()?.enable_endpoint(&args.id).await?;
-            show(screen, &endpoint, args.json)
+        EndpointsCommand::Enable(OneArgs { id, ask }) => {
+            ask.show(screen, &ask.client()?.enable_endpoint(&id).await?, facts)
         }
-        EndpointsCommand::Test(args) => {
-            let tested = args.server.client()?.test_endpoint(&args.id).await?;
-            test(screen, &args.id, &tested, args.json)
-        }
-        EndpointsCommand::Remove(args) => {
-            args.server.client()?.remove_endpoint(&args.id).await?;
-            if args.json {
-                screen.json(&serde_json::json!({ "id": args.id, "removed": true }))?;
-            } else {
-                screen.line(format_args!("{} removed", clean(&args.id)))?;
-            }
-            Ok(())
+        EndpointsCommand::Test(args) => test(args, screen).await,
+        EndpointsCommand::Remove(OneArgs { id, ask }) => {
+            ask.client()?.remove_endpoint(&id).await?;
+            let removed = serde_json::json!({ "id": id, "removed": true });
+            ask.show(screen, &removed, |screen, _| screen.line(format_args!("{} removed", clean(&id))))
         }
     }
 }
@@ -167,13 +135,11 @@ fn named(events: Vec<String>) -> Vec<String> {
 /// From a file it shows neither in the shell's history nor in the list of processes.
 fn secret(said: &str) -> Result<Secret, Stop> {
     let Some(path) = said.strip_prefix('@') else { return Ok(Secret::new(said)) };
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| Stop::Failed(format!("cannot read {path}: {error}")))?;
-    Ok(Secret::new(text.trim()))
+    Ok(Secret::new(data::read_file(path)?.trim()))
 }
 
-async fn list(args: ListArgs, screen: &mut Screen) -> Done {
-    let client = args.server.client()?;
+async fn list(args: OfTenantArgs, screen: &mut Screen) -> Done {
+    let client = args.ask.client()?;
     let mut query = EndpointQuery { company_id: args.company, limit: Some(PAGE_ITEMS_MAX), cursor: None };
     let mut list = EndpointList { items: Vec::new(), next_cursor: None };
     loop {
@@ -184,13 +150,7 @@ async fn list(args: ListArgs, screen: &mut Screen) -> Done {
             break;
         }
     }
-    if args.json {
-        screen.json(&list)?;
-        return Ok(());
-    }
-    let heads = ["endpoint", "state", "company", "url", "events", "failures", "why off"];
-    screen.table(&heads, list.items.iter().map(row).collect())?;
-    Ok(())
+    args.ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS))
 }
 
 async fn set(args: SetArgs, screen: &mut Screen) -> Done {
@@ -199,87 +159,72 @@ async fn set(args: SetArgs, screen: &mut Screen) -> Done {
         events: args.event.map(named),
         secret: args.secret.as_deref().map(secret).transpose()?,
         description: args.description,
-        enabled: match (args.on, args.off) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        },
+        enabled: (args.on || args.off).then_some(args.on),
     };
     if change == EndpointChange::default() {
-        return Err(Stop::Usage(
-            "nothing to change; name --to, --event, --secret, --description, --on or --off".to_owned(),
-        ));
+        let otherwise = "nothing to change; name --to, --event, --secret, --description, --on or --off";
+        return Err(Stop::usage(otherwise));
     }
-    let endpoint = args.server.client()?.change_endpoint(&args.id, &change).await?;
-    show(screen, &endpoint, args.json)
+    args.ask.show(screen, &args.ask.client()?.change_endpoint(&args.id, &change).await?, facts)
 }
 
 fn state(endpoint: &Endpoint) -> Field {
     if endpoint.enabled { Field::painted("on", Paint::Good) } else { Field::painted("off", Paint::Bad) }
 }
 
-fn events(endpoint: &Endpoint) -> String {
+fn events(endpoint: &Endpoint) -> Field {
     match endpoint.events.as_slice() {
-        [] => "all".to_owned(),
-        events => events.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(","),
+        [] => Field::from("all"),
+        events => Field::from(events.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(",")),
     }
 }
 
-fn row(endpoint: &Endpoint) -> Vec<Field> {
-    vec![
-        Field::from(&endpoint.id),
-        state(endpoint),
-        Field::from(&endpoint.company_id),
-        Field::from(&endpoint.url),
-        Field::from(events(endpoint)),
-        Field::from(endpoint.consecutive_failures),
-        Field::or_dash(endpoint.disabled_reason.as_deref()),
-    ]
-}
-
-fn show(screen: &mut Screen, endpoint: &Endpoint, json: bool) -> Done {
-    if json {
-        screen.json(endpoint)?;
-        return Ok(());
-    }
-    Ok(facts(screen, endpoint)?)
-}
+const COLUMNS: &[Column<Endpoint>] = &[
+    ("endpoint", |endpoint| Field::from(&endpoint.id)),
+    ("state", state),
+    ("company", |endpoint| Field::from(&endpoint.company_id)),
+    ("url", |endpoint| Field::from(&endpoint.url)),
+    ("events", events),
+    ("failures", |endpoint| Field::from(endpoint.consecutive_failures)),
+    ("why off", |endpoint| Field::or_dash(endpoint.disabled_reason.as_ref())),
+];
 
 fn facts(screen: &mut Screen, endpoint: &Endpoint) -> io::Result<()> {
-    let mut facts = vec![
+    screen.pairs([
         ("endpoint", Field::painted(&endpoint.id, Paint::Strong)),
         ("state", state(endpoint)),
         ("company", Field::from(&endpoint.company_id)),
         ("url", Field::from(&endpoint.url)),
-        ("events", Field::from(events(endpoint))),
-    ];
-    facts.extend(endpoint.description.as_ref().map(|text| ("description", Field::from(text))));
-    facts.push(("failures", Field::from(endpoint.consecutive_failures)));
-    facts.extend(endpoint.disabled_at.map(|at| ("off since", Field::from(at))));
-    facts.extend(endpoint.disabled_reason.as_ref().map(|why| ("why off", Field::from(why))));
-    facts.extend(endpoint.secret_rotating_until.map(|at| ("old secret until", Field::from(at))));
-    facts.push(("created", Field::from(endpoint.created_at)));
-    facts.push(("changed", Field::from(endpoint.updated_at)));
-    facts.extend(endpoint.secret.as_ref().map(|secret| ("secret", Field::from(secret.reveal()))));
-    screen.pairs(facts)?;
+        ("events", events(endpoint)),
+        ("description", Field::if_any(endpoint.description.as_ref())),
+        ("failures", Field::from(endpoint.consecutive_failures)),
+        ("off since", Field::if_any(endpoint.disabled_at)),
+        ("why off", Field::if_any(endpoint.disabled_reason.as_ref())),
+        ("old secret until", Field::if_any(endpoint.secret_rotating_until)),
+        ("created", Field::from(endpoint.created_at)),
+        ("changed", Field::from(endpoint.updated_at)),
+        ("secret", Field::if_any(endpoint.secret.as_ref().map(Secret::reveal))),
+    ])?;
     if endpoint.secret.is_some() {
         screen.line("\nKeep the secret now: it is not shown again.")?;
     }
     Ok(())
 }
 
-fn test(screen: &mut Screen, id: &str, tested: &EndpointTested, json: bool) -> Done {
-    if json {
-        screen.json(tested)?;
-    } else if tested.ok {
+async fn test(args: OneArgs, screen: &mut Screen) -> Done {
+    let tested = args.ask.client()?.test_endpoint(&args.id).await?;
+    args.ask.show(screen, &tested, |screen, tested| {
+        if !tested.ok {
+            return Ok(());
+        }
         let took = tested.took_ms.map(|took| format!(" in {took}ms")).unwrap_or_default();
         let status = tested.status.unwrap_or_default();
-        screen.line(format_args!("{} {status}{took}", screen.painted(Paint::Good, "answered")))?;
-    }
+        screen.line(format_args!("{} {status}{took}", screen.painted(Paint::Good, "answered")))
+    })?;
     if tested.ok {
         return Ok(());
     }
     let code = tested.error_code.as_deref().map(|code| format!("{code} ")).unwrap_or_default();
     let reason = tested.error_reason.as_deref().unwrap_or("it did not say why");
-    Err(Stop::Failed(format!("endpoint {id} did not take it: {code}{reason}")))
+    Err(Stop::Failed(format!("endpoint {} did not take it: {code}{reason}", args.id)))
 }

@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 use recado_core::reason::clip;
-use recado_terminal::{Field, Paint, Screen};
+use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::PAGE_ITEMS_MAX;
 use recado_wire::holds::{Hold, HoldList, HoldQuery};
 use recado_wire::providers::PauseRequest;
 
-use crate::{Done, ServerArgs};
+use crate::{AskArgs, Done};
 
 /// Bytes at most that the table shows of a reason; `--json` has it whole.
 const REASON_SHOWN_MAX_BYTES: usize = 120;
@@ -16,19 +16,10 @@ const REASON_SHOWN_MAX_BYTES: usize = 120;
 pub enum HoldsCommand {
     /// List holds: scope, reason, end.
     #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds list --json")]
-    List(ListArgs),
+    List(AskArgs),
     /// Lift a hold, so that its jobs go out.
     #[command(after_help = "EXAMPLES:\n  recado holds lift hold_4f0c… --reason 'their receiver is fixed'")]
     Lift(LiftArgs),
-}
-
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -39,18 +30,14 @@ pub struct LiftArgs {
     /// Reason, for the audit trail.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 pub async fn run(command: HoldsCommand, screen: &mut Screen) -> Done {
     match command {
-        HoldsCommand::List(args) => {
-            let (client, mut list) =
-                (args.server.client()?, HoldList { items: Vec::new(), next_cursor: None });
+        HoldsCommand::List(ask) => {
+            let (client, mut list) = (ask.client()?, HoldList { items: Vec::new(), next_cursor: None });
             loop {
                 let query = HoldQuery { limit: Some(PAGE_ITEMS_MAX), cursor: list.next_cursor };
                 let page = client.holds(&query).await?;
@@ -60,35 +47,22 @@ pub async fn run(command: HoldsCommand, screen: &mut Screen) -> Done {
                     break;
                 }
             }
-            show(screen, &list, &list.items, args.json)
+            ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS))
         }
-        HoldsCommand::Lift(args) => {
-            let request = PauseRequest { reason: args.reason };
-            let hold = args.server.client()?.lift_hold(&args.id, &request).await?;
-            show(screen, &hold, std::slice::from_ref(&hold), args.json)
+        HoldsCommand::Lift(LiftArgs { id, reason, ask }) => {
+            let hold = ask.client()?.lift_hold(&id, &PauseRequest { reason }).await?;
+            ask.show(screen, &hold, |screen, hold| screen.table([hold], COLUMNS))
         }
     }
 }
 
-fn show(screen: &mut Screen, whole: &impl serde::Serialize, holds: &[Hold], json: bool) -> Done {
-    if json {
-        screen.json(whole)?;
-    } else {
-        let heads = ["hold", "scope", "provider", "company", "receiver", "since", "until", "reason"];
-        screen.table(&heads, holds.iter().map(row).collect())?;
-    }
-    Ok(())
-}
-
-fn row(hold: &Hold) -> Vec<Field> {
-    vec![
-        Field::from(&hold.id),
-        Field::painted(hold.scope.as_str(), Paint::Warn),
-        Field::from(&hold.provider),
-        Field::or_dash(hold.company_id.as_ref().map(|company| company.as_str())),
-        Field::or_dash(hold.endpoint_id.as_ref().or(hold.host.as_ref())),
-        Field::or_dash(hold.since),
-        Field::from(hold.until),
-        Field::from(clip(&hold.reason, REASON_SHOWN_MAX_BYTES)),
-    ]
-}
+const COLUMNS: &[Column<Hold>] = &[
+    ("hold", |hold| Field::from(&hold.id)),
+    ("scope", |hold| Field::painted(hold.scope.as_str(), Paint::Warn)),
+    ("provider", |hold| Field::from(&hold.provider)),
+    ("company", |hold| Field::or_dash(hold.company_id.as_ref())),
+    ("receiver", |hold| Field::or_dash(hold.endpoint_id.as_ref().or(hold.host.as_ref()))),
+    ("since", |hold| Field::or_dash(hold.since)),
+    ("until", |hold| Field::from(hold.until)),
+    ("reason", |hold| Field::from(clip(&hold.reason, REASON_SHOWN_MAX_BYTES))),
+];

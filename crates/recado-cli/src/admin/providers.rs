@@ -1,34 +1,24 @@
 //! `recado providers`.
 
 use std::io;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use recado_config::units::about_duration;
 use recado_core::breaker::BreakerState;
-use recado_terminal::{Field, Paint, Screen};
+use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::{BreakerAction, BreakerRequest, PauseRequest, Provider, RateLimit};
 
+use super::OrList;
 use crate::delivery::timeline::waits_for;
-use crate::{Done, ServerArgs};
-
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "EXAMPLES:\n  recado providers\n  recado providers open instagram --reason 'their maintenance'\n  recado providers pause smtp-main"
-)]
-pub struct ProvidersArgs {
-    #[command(subcommand)]
-    command: Option<ProvidersCommand>,
-    #[command(flatten)]
-    list: ListArgs,
-}
+use crate::{AskArgs, Done};
 
 #[derive(Debug, Subcommand)]
-enum ProvidersCommand {
+pub enum ProvidersCommand {
     /// List providers: breaker, limits, what waits for them.
     #[command(after_help = "EXAMPLES:\n  recado providers list --json")]
-    List(ListArgs),
+    List(AskArgs),
     /// Show one provider.
     #[command(after_help = "EXAMPLES:\n  recado providers show instagram")]
     Show(OneArgs),
@@ -47,90 +37,59 @@ enum ProvidersCommand {
 }
 
 #[derive(Debug, Args)]
-struct ListArgs {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-#[derive(Debug, Args)]
-struct OneArgs {
+pub struct OneArgs {
     /// The provider.
     name: String,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
-struct TurnArgs {
+pub struct TurnArgs {
     /// The provider.
     name: String,
     /// Reason, for the next operator.
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
-struct PauseArgs {
+pub struct PauseArgs {
     /// The provider.
     name: String,
     /// Reason, for the next operator.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
-pub async fn run(args: ProvidersArgs, screen: &mut Screen) -> Done {
-    match args.command {
-        None => list(args.list, screen).await,
-        Some(ProvidersCommand::List(args)) => list(args, screen).await,
-        Some(ProvidersCommand::Show(args)) => {
-            let provider = args.server.client()?.provider(&args.name).await?;
-            show(screen, &provider, args.json)
+pub async fn run(args: OrList<ProvidersCommand, AskArgs>, screen: &mut Screen) -> Done {
+    match args.or(ProvidersCommand::List) {
+        ProvidersCommand::List(ask) => {
+            let list = ask.client()?.providers().await?;
+            ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS))
         }
-        Some(ProvidersCommand::Open(args)) => turn(args, BreakerAction::Open, screen).await,
-        Some(ProvidersCommand::Close(args)) => turn(args, BreakerAction::Close, screen).await,
-        Some(ProvidersCommand::Pause(args)) => {
-            let request = PauseRequest { reason: args.reason };
-            let provider = args.server.client()?.pause_provider(&args.name, &request).await?;
-            show(screen, &provider, args.json)
+        ProvidersCommand::Show(OneArgs { name, ask }) => {
+            ask.show(screen, &ask.client()?.provider(&name).await?, facts)
         }
-        Some(ProvidersCommand::Resume(args)) => {
-            let provider = args.server.client()?.resume_provider(&args.name).await?;
-            show(screen, &provider, args.json)
+        ProvidersCommand::Open(args) => turn(args, BreakerAction::Open, screen).await,
+        ProvidersCommand::Close(args) => turn(args, BreakerAction::Close, screen).await,
+        ProvidersCommand::Pause(PauseArgs { name, reason, ask }) => {
+            let request = PauseRequest { reason };
+            ask.show(screen, &ask.client()?.pause_provider(&name, &request).await?, facts)
+        }
+        ProvidersCommand::Resume(OneArgs { name, ask }) => {
+            ask.show(screen, &ask.client()?.resume_provider(&name).await?, facts)
         }
     }
-}
-
-async fn list(args: ListArgs, screen: &mut Screen) -> Done {
-    let list = args.server.client()?.providers().await?;
-    if args.json {
-        screen.json(&list)?;
-    } else {
-        let heads = ["provider", "state", "failures", "running", "slots", "rate", "parked", "routes", "why"];
-        screen.table(&heads, list.items.iter().map(row).collect())?;
-    }
-    Ok(())
 }
 
 async fn turn(args: TurnArgs, action: BreakerAction, screen: &mut Screen) -> Done {
     let request = BreakerRequest { action, reason: args.reason };
-    let provider = args.server.client()?.turn_breaker(&args.name, &request).await?;
-    show(screen, &provider, args.json)
+    args.ask.show(screen, &args.ask.client()?.turn_breaker(&args.name, &request).await?, facts)
 }
 
 /// Returns the breaker's state, unless a pause or the lack of an address weighs more.
@@ -141,7 +100,7 @@ fn state(provider: &Provider) -> Field {
             Field::painted("no address", Paint::Warn)
         }
         // Without a breaker there is nothing that could be closed.
-        _ if provider.limits.breaker.is_none() => Field::or_dash(None::<&str>),
+        _ if provider.limits.breaker.is_none() => Field::dash(),
         BreakerState::Closed => Field::painted(provider.state.as_str(), Paint::Good),
         BreakerState::HalfOpen => Field::painted(provider.state.as_str(), Paint::Warn),
         BreakerState::Open => Field::painted(provider.state.as_str(), Paint::Bad),
@@ -149,7 +108,7 @@ fn state(provider: &Provider) -> Field {
 }
 
 fn duration(millis: u64) -> String {
-    about_duration(std::time::Duration::from_millis(millis))
+    about_duration(Duration::from_millis(millis))
 }
 
 fn rate(rate: RateLimit) -> String {
@@ -160,65 +119,48 @@ fn routes(provider: &Provider) -> String {
     provider.routes.iter().map(|route| route.as_str()).collect::<Vec<_>>().join(",")
 }
 
-pub fn row(provider: &Provider) -> Vec<Field> {
-    vec![
-        Field::from(&provider.name),
-        state(provider),
-        Field::from(provider.failures_in_window),
-        Field::from(provider.running),
-        Field::from(provider.concurrency),
-        Field::or_dash(provider.limits.rate.map(rate)),
-        Field::from(provider.parked),
-        Field::from(routes(provider)),
-        Field::or_dash(provider.waiting_for.as_ref().map(waits_for)),
-    ]
-}
-
-fn show(screen: &mut Screen, provider: &Provider, json: bool) -> Done {
-    if json {
-        screen.json(provider)?;
-        return Ok(());
-    }
-    Ok(facts(screen, provider)?)
-}
+pub const COLUMNS: &[Column<Provider>] = &[
+    ("provider", |provider| Field::from(&provider.name)),
+    ("state", state),
+    ("failures", |provider| Field::from(provider.failures_in_window)),
+    ("running", |provider| Field::from(provider.running)),
+    ("slots", |provider| Field::from(provider.concurrency)),
+    ("rate", |provider| Field::or_dash(provider.limits.rate.map(rate))),
+    ("parked", |provider| Field::from(provider.parked)),
+    ("routes", |provider| Field::from(routes(provider))),
+    ("why", |provider| Field::or_dash(provider.waiting_for.as_ref().map(waits_for))),
+];
 
 fn facts(screen: &mut Screen, provider: &Provider) -> io::Result<()> {
-    let limits = &provider.limits;
-    let mut facts = vec![
+    let (limits, pause) = (&provider.limits, provider.paused.as_ref());
+    let breaker = limits.breaker.map(|breaker| {
+        let (within, reset) = (duration(breaker.within_ms), duration(breaker.reset_ms));
+        format!("{} failures in {within}, then {reset} of quiet", breaker.failures)
+    });
+    let guarded = limits.breaker.map(|_| provider);
+    let held_open = guarded.filter(|provider| provider.held_open).map(|_| "until it is closed by hand");
+    let adaptive = if limits.adaptive { ", follows its answers" } else { "" };
+    screen.pairs([
         ("provider", Field::painted(&provider.name, Paint::Strong)),
         ("state", state(provider)),
         ("routes", Field::from(routes(provider))),
         ("parked", Field::from(provider.parked)),
-        ("running", Field::from(format!("{} of {}", provider.running, provider.concurrency))),
-    ];
-    facts.extend(provider.waiting_for.as_ref().map(|why| ("waits", Field::from(waits_for(why)))));
-    if let Some(pause) = &provider.paused {
-        facts.push(("paused since", Field::from(pause.since)));
-        facts.extend(pause.reason.as_ref().map(|reason| ("paused because", Field::from(reason))));
-        facts.extend(pause.actor.as_ref().map(|actor| ("paused by", Field::from(actor))));
-    }
-    if let Some(breaker) = limits.breaker {
-        let terms = format!(
-            "{} failures in {}, then {} of quiet",
-            breaker.failures,
-            duration(breaker.within_ms),
-            duration(breaker.reset_ms)
-        );
-        facts.push(("breaker", Field::from(terms)));
-        facts.push(("failures", Field::from(provider.failures_in_window)));
-        facts.extend(provider.since.map(|at| ("since", Field::from(at))));
-        facts.extend(provider.reason.as_ref().map(|reason| ("reason", Field::from(reason))));
-        facts.extend(provider.next_probe_at.map(|at| ("next probe", Field::from(at))));
-        if provider.held_open {
-            facts.push(("held open", Field::from("until it is closed by hand")));
-        }
-    }
-    facts.extend(provider.quiet_until.map(|at| ("quiet until", Field::from(at))));
-    facts.extend(limits.rate.map(|limit| ("rate", Field::from(rate(limit)))));
-    let adaptive = if limits.adaptive { ", follows its answers" } else { "" };
-    facts.push(("concurrency", Field::from(format!("{}{adaptive}", limits.concurrency))));
-    facts.extend(limits.company_rate.map(|limit| ("rate of a company", Field::from(rate(limit)))));
-    facts.extend(limits.company_concurrency.map(|max| ("concurrency of a company", Field::from(max))));
-    facts.extend(limits.endpoint_concurrency.map(|max| ("concurrency of an endpoint", Field::from(max))));
-    screen.pairs(facts)
+        ("running", Field::from(format_args!("{} of {}", provider.running, provider.concurrency))),
+        ("waits", Field::if_any(provider.waiting_for.as_ref().map(waits_for))),
+        ("paused since", Field::if_any(pause.map(|pause| pause.since))),
+        ("paused because", Field::if_any(pause.and_then(|pause| pause.reason.as_ref()))),
+        ("paused by", Field::if_any(pause.and_then(|pause| pause.actor.as_ref()))),
+        ("breaker", Field::if_any(breaker)),
+        ("failures", Field::if_any(guarded.map(|provider| provider.failures_in_window))),
+        ("since", Field::if_any(guarded.and_then(|provider| provider.since))),
+        ("reason", Field::if_any(guarded.and_then(|provider| provider.reason.as_ref()))),
+        ("next probe", Field::if_any(guarded.and_then(|provider| provider.next_probe_at))),
+        ("held open", Field::if_any(held_open)),
+        ("quiet until", Field::if_any(provider.quiet_until)),
+        ("rate", Field::if_any(limits.rate.map(rate))),
+        ("concurrency", Field::from(format_args!("{}{adaptive}", limits.concurrency))),
+        ("rate of a company", Field::if_any(limits.company_rate.map(rate))),
+        ("concurrency of a company", Field::if_any(limits.company_concurrency)),
+        ("concurrency of an endpoint", Field::if_any(limits.endpoint_concurrency)),
+    ])
 }

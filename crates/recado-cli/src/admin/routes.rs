@@ -1,30 +1,19 @@
 //! `recado routes`.
 
 use clap::{Args, Subcommand};
-use recado_terminal::{Field, Paint, Screen};
+use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::providers::PauseRequest;
 use recado_wire::routes::Route;
 
+use super::OrList;
 use crate::delivery::timeline::waits_for;
-use crate::{Done, ServerArgs};
-
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "EXAMPLES:\n  recado routes\n  recado routes pause email --reason 'wrong template'\n  recado routes resume email"
-)]
-pub struct RoutesArgs {
-    #[command(subcommand)]
-    command: Option<RoutesCommand>,
-    #[command(flatten)]
-    list: ListArgs,
-}
+use crate::{AskArgs, Done};
 
 #[derive(Debug, Subcommand)]
-enum RoutesCommand {
+pub enum RoutesCommand {
     /// List routes: who carries them, what waits, what holds them back.
     #[command(after_help = "EXAMPLES:\n  recado routes list --json")]
-    List(ListArgs),
+    List(AskArgs),
     /// Pause a route: its jobs wait and spend no attempt.
     #[command(after_help = "EXAMPLES:\n  recado routes pause email --reason 'wrong template'")]
     Pause(OneArgs),
@@ -34,77 +23,42 @@ enum RoutesCommand {
 }
 
 #[derive(Debug, Args)]
-struct ListArgs {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-#[derive(Debug, Args)]
-struct OneArgs {
+pub struct OneArgs {
     /// The route.
     name: String,
     /// Reason, for the next operator.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
-pub async fn run(args: RoutesArgs, screen: &mut Screen) -> Done {
-    match args.command {
-        None => list(args.list, screen).await,
-        Some(RoutesCommand::List(args)) => list(args, screen).await,
-        Some(RoutesCommand::Pause(args)) => {
-            let request = PauseRequest { reason: args.reason };
-            let route = args.server.client()?.pause_route(&args.name, &request).await?;
-            show(screen, &route, args.json)
+pub async fn run(args: OrList<RoutesCommand, AskArgs>, screen: &mut Screen) -> Done {
+    let (ask, route) = match args.or(RoutesCommand::List) {
+        RoutesCommand::List(ask) => {
+            let list = ask.client()?.routes().await?;
+            return ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS));
         }
-        Some(RoutesCommand::Resume(args)) => {
-            let request = PauseRequest { reason: args.reason };
-            let route = args.server.client()?.resume_route(&args.name, &request).await?;
-            show(screen, &route, args.json)
+        RoutesCommand::Pause(OneArgs { name, reason, ask }) => {
+            let route = ask.client()?.pause_route(&name, &PauseRequest { reason }).await?;
+            (ask, route)
         }
-    }
-}
-
-const HEADS: [&str; 6] = ["route", "state", "transport", "providers", "waiting", "why"];
-
-async fn list(args: ListArgs, screen: &mut Screen) -> Done {
-    let list = args.server.client()?.routes().await?;
-    if args.json {
-        screen.json(&list)?;
-    } else {
-        screen.table(&HEADS, list.items.iter().map(row).collect())?;
-    }
-    Ok(())
-}
-
-fn show(screen: &mut Screen, route: &Route, json: bool) -> Done {
-    if json {
-        screen.json(route)?;
-    } else {
-        screen.table(&HEADS, vec![row(route)])?;
-    }
-    Ok(())
-}
-
-fn row(route: &Route) -> Vec<Field> {
-    let state = match route.paused {
-        Some(_) => Field::painted("paused", Paint::Warn),
-        None => Field::or_dash(None::<&str>),
+        RoutesCommand::Resume(OneArgs { name, reason, ask }) => {
+            let route = ask.client()?.resume_route(&name, &PauseRequest { reason }).await?;
+            (ask, route)
+        }
     };
-    vec![
-        Field::from(&route.name),
-        state,
-        Field::from(&route.transport),
-        Field::from(route.providers.join(",")),
-        Field::from(route.waiting),
-        Field::or_dash(route.waiting_for.as_ref().map(waits_for)),
-    ]
+    ask.show(screen, &route, |screen, route| screen.table([route], COLUMNS))
 }
+
+const COLUMNS: &[Column<Route>] = &[
+    ("route", |route| Field::from(&route.name)),
+    ("state", |route| match route.paused {
+        Some(_) => Field::painted("paused", Paint::Warn),
+        None => Field::dash(),
+    }),
+    ("transport", |route| Field::from(&route.transport)),
+    ("providers", |route| Field::from(route.providers.join(","))),
+    ("waiting", |route| Field::from(route.waiting)),
+    ("why", |route| Field::or_dash(route.waiting_for.as_ref().map(waits_for))),
+];

@@ -4,27 +4,16 @@ use std::io;
 
 use clap::{Args, Subcommand};
 use recado_core::{CompanyId, RouteName};
-use recado_terminal::{Field, Paint, Screen};
+use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::tenants::{Tenant, TenantChange, TenantQuery, TenantRoute, WEIGHT_MAX};
 
+use super::OrList;
 use crate::delivery::jobs::{company, route};
 use crate::delivery::timeline::waits_for;
-use crate::{Done, ServerArgs, Stop};
-
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "EXAMPLES:\n  recado tenants\n  recado tenants --route email\n  recado tenants set acme --weight 3"
-)]
-pub struct TenantsArgs {
-    #[command(subcommand)]
-    command: Option<TenantsCommand>,
-    #[command(flatten)]
-    list: ListArgs,
-}
+use crate::{AskArgs, Done, Stop, show_cursor};
 
 #[derive(Debug, Subcommand)]
-enum TenantsCommand {
+pub enum TenantsCommand {
     /// List tenants: counts, turns, and why each waits.
     #[command(after_help = "EXAMPLES:\n  recado tenants list --route email")]
     List(ListArgs),
@@ -39,7 +28,7 @@ enum TenantsCommand {
 }
 
 #[derive(Debug, Args)]
-struct ListArgs {
+pub struct ListArgs {
     /// Only this tenant.
     #[arg(long, value_name = "ID", value_parser = company)]
     company: Option<CompanyId>,
@@ -52,26 +41,20 @@ struct ListArgs {
     /// Cursor at the end of the page before.
     #[arg(long)]
     cursor: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
-struct OneArgs {
+pub struct OneArgs {
     /// The tenant.
     company: String,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
-struct SetArgs {
+pub struct SetArgs {
     /// The tenant.
     company: String,
     /// Its turn is this many times as long.
@@ -89,11 +72,8 @@ struct SetArgs {
     /// Reason, for the next operator.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 /// A bound, or that there is none. Not an `Option`: that would be one that may be left out.
@@ -108,50 +88,24 @@ fn bound(text: &str) -> Result<Bound, String> {
     }
 }
 
-pub async fn run(args: TenantsArgs, screen: &mut Screen) -> Done {
-    match args.command {
-        None => list(args.list, screen).await,
-        Some(TenantsCommand::List(args)) => list(args, screen).await,
-        Some(TenantsCommand::Show(args)) => {
-            let tenant = args.server.client()?.tenant(&args.company).await?;
-            show(screen, &tenant, args.json)
+pub async fn run(args: OrList<TenantsCommand, ListArgs>, screen: &mut Screen) -> Done {
+    match args.or(TenantsCommand::List) {
+        TenantsCommand::List(args) => list(args, screen).await,
+        TenantsCommand::Show(OneArgs { company, ask }) => {
+            ask.show(screen, &ask.client()?.tenant(&company).await?, facts)
         }
-        Some(TenantsCommand::Set(args)) => set(args, screen).await,
+        TenantsCommand::Set(args) => set(args, screen).await,
     }
 }
 
 async fn list(args: ListArgs, screen: &mut Screen) -> Done {
-    let query = TenantQuery {
-        company_id: args.company,
-        route: args.route,
-        limit: Some(args.limit),
-        cursor: args.cursor,
-    };
-    let list = args.server.client()?.tenants(&query).await?;
-    if args.json {
-        screen.json(&list)?;
-    } else {
-        let heads = [
-            "company",
-            "state",
-            "weight",
-            "queued",
-            "delayed",
-            "delivering",
-            "dead",
-            "processed",
-            "last",
-            "rounds",
-            "priority",
-            "in a row",
-            "why",
-        ];
-        screen.table(&heads, list.items.iter().map(row).collect())?;
-        if let Some(cursor) = list.next_cursor {
-            screen.line(format_args!("\nThere is more: --cursor {cursor}"))?;
-        }
-    }
-    Ok(())
+    let ListArgs { company, route, limit, cursor, ask } = args;
+    let query = TenantQuery { company_id: company, route, limit: Some(limit), cursor };
+    let list = ask.client()?.tenants(&query).await?;
+    ask.show(screen, &list, |screen, list| {
+        screen.table(&list.items, COLUMNS)?;
+        show_cursor(screen, list.next_cursor.as_ref())
+    })
 }
 
 async fn set(args: SetArgs, screen: &mut Screen) -> Done {
@@ -162,89 +116,58 @@ async fn set(args: SetArgs, screen: &mut Screen) -> Done {
         reason: args.reason,
     };
     if (change.weight, change.max_per_minute, change.paused) == (None, None, None) {
-        return Err(Stop::Usage(
-            "nothing to change; name --weight, --max-per-minute, --pause or --resume".to_owned(),
-        ));
+        return Err(Stop::usage("nothing to change; name --weight, --max-per-minute, --pause or --resume"));
     }
-    let tenant = args.server.client()?.set_tenant(&args.company, &change).await?;
-    show(screen, &tenant, args.json)
+    args.ask.show(screen, &args.ask.client()?.set_tenant(&args.company, &change).await?, facts)
 }
 
-fn state(tenant: &Tenant) -> Field {
-    if tenant.paused { Field::painted("paused", Paint::Warn) } else { Field::or_dash(None::<&str>) }
-}
+const COLUMNS: &[Column<Tenant>] = &[
+    ("company", |tenant| Field::from(&tenant.company_id)),
+    ("state", |tenant| match tenant.paused {
+        true => Field::painted("paused", Paint::Warn),
+        false => Field::dash(),
+    }),
+    ("weight", |tenant| Field::from(tenant.weight)),
+    ("queued", |tenant| Field::from(tenant.stats.queued)),
+    ("delayed", |tenant| Field::from(tenant.stats.delayed)),
+    ("delivering", |tenant| Field::from(tenant.stats.delivering)),
+    ("dead", |tenant| Field::from(tenant.dead)),
+    ("processed", |tenant| Field::from(tenant.stats.total_processed)),
+    ("last", |tenant| Field::time_or_dash(tenant.stats.last_processed_at)),
+    ("rounds", |tenant| Field::from(tenant.stats.rounds_without_processing)),
+    ("priority", |tenant| Field::from(tenant.stats.current_priority)),
+    ("in a row", |tenant| Field::from(tenant.stats.consecutive_batch_count)),
+    ("why", |tenant| Field::or_dash(tenant.stats.waiting_for.as_ref().map(waits_for))),
+];
 
-fn row(tenant: &Tenant) -> Vec<Field> {
-    let stats = &tenant.stats;
-    vec![
-        Field::from(&tenant.company_id),
-        state(tenant),
-        Field::from(tenant.weight),
-        Field::from(stats.queued),
-        Field::from(stats.delayed),
-        Field::from(stats.delivering),
-        Field::from(tenant.dead),
-        Field::from(stats.total_processed),
-        Field::time_or_dash(stats.last_processed_at),
-        Field::from(stats.rounds_without_processing),
-        Field::from(stats.current_priority),
-        Field::from(stats.consecutive_batch_count),
-        Field::or_dash(stats.waiting_for.as_ref().map(waits_for)),
-    ]
-}
-
-fn route_row(on: &TenantRoute) -> Vec<Field> {
-    let stats = &on.stats;
-    vec![
-        Field::from(&on.route),
-        Field::from(stats.queued),
-        Field::from(stats.delayed),
-        Field::from(stats.delivering),
-        Field::from(stats.total_processed),
-        Field::time_or_dash(stats.last_processed_at),
-        Field::from(stats.rounds_without_processing),
-        Field::from(stats.current_priority),
-        Field::from(stats.consecutive_batch_count),
-        Field::or_dash(stats.waiting_for.as_ref().map(waits_for)),
-    ]
-}
-
-fn show(screen: &mut Screen, tenant: &Tenant, json: bool) -> Done {
-    if json {
-        screen.json(tenant)?;
-        return Ok(());
-    }
-    Ok(facts(screen, tenant)?)
-}
+const ROUTE_COLUMNS: &[Column<TenantRoute>] = &[
+    ("route", |on| Field::from(&on.route)),
+    ("queued", |on| Field::from(on.stats.queued)),
+    ("delayed", |on| Field::from(on.stats.delayed)),
+    ("delivering", |on| Field::from(on.stats.delivering)),
+    ("processed", |on| Field::from(on.stats.total_processed)),
+    ("last", |on| Field::time_or_dash(on.stats.last_processed_at)),
+    ("rounds", |on| Field::from(on.stats.rounds_without_processing)),
+    ("priority", |on| Field::from(on.stats.current_priority)),
+    ("in a row", |on| Field::from(on.stats.consecutive_batch_count)),
+    ("why", |on| Field::or_dash(on.stats.waiting_for.as_ref().map(waits_for))),
+];
 
 fn facts(screen: &mut Screen, tenant: &Tenant) -> io::Result<()> {
-    let mut facts = vec![
+    screen.pairs([
         ("company", Field::painted(&tenant.company_id, Paint::Strong)),
         ("weight", Field::from(tenant.weight)),
         ("a minute", Field::or_dash(tenant.max_per_minute)),
-    ];
-    facts.extend(tenant.paused.then(|| ("state", state(tenant))));
-    facts.extend(tenant.paused_since.map(|at| ("paused since", Field::from(at))));
-    facts.extend(tenant.paused_reason.as_ref().map(|reason| ("paused because", Field::from(reason))));
-    facts.extend(tenant.paused_by.as_ref().map(|actor| ("paused by", Field::from(actor))));
-    facts.push(("dead", Field::from(tenant.dead)));
-    facts.extend(tenant.stats.waiting_for.as_ref().map(|why| ("waits", Field::from(waits_for(why)))));
-    screen.pairs(facts)?;
+        ("state", Field::if_any(tenant.paused.then_some("paused")).with_paint(Paint::Warn)),
+        ("paused since", Field::if_any(tenant.paused_since)),
+        ("paused because", Field::if_any(tenant.paused_reason.as_ref())),
+        ("paused by", Field::if_any(tenant.paused_by.as_ref())),
+        ("dead", Field::from(tenant.dead)),
+        ("waits", Field::if_any(tenant.stats.waiting_for.as_ref().map(waits_for))),
+    ])?;
     if tenant.routes.is_empty() {
         return Ok(());
     }
     screen.line("")?;
-    let heads = [
-        "route",
-        "queued",
-        "delayed",
-        "delivering",
-        "processed",
-        "last",
-        "rounds",
-        "priority",
-        "in a row",
-        "why",
-    ];
-    screen.table(&heads, tenant.routes.iter().map(route_row).collect())
+    screen.table(&tenant.routes, ROUTE_COLUMNS)
 }

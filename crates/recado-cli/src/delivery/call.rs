@@ -8,7 +8,7 @@ use recado_config::units::about_duration;
 use recado_terminal::{Paint, Screen, clean};
 use recado_wire::calls::{CallAnswer, CallRequest};
 
-use crate::{Done, ServerArgs, data, duration, millis};
+use crate::{AskArgs, Done, data, duration, millis};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -17,6 +17,7 @@ EXAMPLES:
   recado call instagram --company acme --data '{\"method\":\"GET\",\"path\":\"/insights\"}' --cache-key insights
 
 Prints the provider's answer; where it fails, its last good one under the same key, and says so.")]
+#[command(mut_arg("json", |arg| arg.help("Print JSON: the answer and everything about it")))]
 pub struct CallArgs {
     /// Route to ask by.
     route: String,
@@ -32,11 +33,8 @@ pub struct CallArgs {
     /// Wait no longer than this [default: the route's own timeout].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
-    /// Print JSON: the answer and everything about it.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 pub async fn run(args: CallArgs, screen: &mut Screen) -> Done {
@@ -45,13 +43,7 @@ pub async fn run(args: CallArgs, screen: &mut Screen) -> Done {
         timeout_ms: args.timeout.map(millis),
         ..CallRequest::new(args.route, args.company, data::read(&args.data)?)
     };
-    let answer = args.server.client()?.call_provider(&request).await?;
-    if args.json {
-        screen.json(&answer)?;
-    } else {
-        show(screen, &answer)?;
-    }
-    Ok(())
+    args.ask.show(screen, &args.ask.client()?.call_provider(&request).await?, show)
 }
 
 fn show(screen: &mut Screen, answer: &CallAnswer) -> io::Result<()> {

@@ -10,8 +10,7 @@ use recado_camunda::{
 };
 use recado_config::{Level, Log, LogFormat};
 use recado_engine::SystemClock;
-use recado_server::logging;
-use tokio::signal::unix::{SignalKind, signal};
+use recado_server::{logging, serve};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Done, ServerArgs, Stop, URL_DEFAULT, duration};
@@ -99,26 +98,16 @@ struct CredentialArgs {
     /// User, for basic authentication.
     #[arg(long, env = "CAMUNDA_USER", value_name = "NAME")]
     user: Option<String>,
-    #[arg(
-        long,
-        env = "CAMUNDA_PASSWORD",
-        hide_env_values = true,
-        value_name = "PASSWORD",
-        help = "Its password"
-    )]
+    /// Its password.
+    #[arg(long, env = "CAMUNDA_PASSWORD", hide_env_values = true, value_name = "PASSWORD")]
     password: Option<String>,
     /// Address of the OAuth token service.
     #[arg(long, env = "CAMUNDA_OAUTH_URL", value_name = "URL")]
     oauth_url: Option<String>,
     #[arg(long, env = "CAMUNDA_CLIENT_ID", value_name = "ID", help = "OAuth client")]
     client_id: Option<String>,
-    #[arg(
-        long,
-        env = "CAMUNDA_CLIENT_SECRET",
-        hide_env_values = true,
-        value_name = "SECRET",
-        help = "Its secret"
-    )]
+    /// Its secret.
+    #[arg(long, env = "CAMUNDA_CLIENT_SECRET", hide_env_values = true, value_name = "SECRET")]
     client_secret: Option<String>,
     /// Audience of the OAuth tokens.
     #[arg(long, env = "CAMUNDA_TOKEN_AUDIENCE", value_name = "NAME")]
@@ -173,7 +162,7 @@ impl From<Refusal> for OnRefusal {
 
 impl From<EngineError> for Stop {
     fn from(error: EngineError) -> Self {
-        Stop::Usage(error.to_string())
+        Stop::usage(error)
     }
 }
 
@@ -183,7 +172,7 @@ pub async fn run(args: CamundaArgs) -> Done {
     let decisions = server.client()?.with_timeout(DECISION_TIMEOUT);
     let subscription = Subscription {
         kind: args.kind,
-        worker: args.worker.unwrap_or_else(|| format!("recado/{}", recado_server::serve::node())),
+        worker: args.worker.unwrap_or_else(|| format!("recado/{}", serve::node())),
         lock: args.lock,
         poll: args.poll,
     };
@@ -201,9 +190,8 @@ pub async fn run(args: CamundaArgs) -> Done {
 
     let log = Log { level: args.log_level, format: LogFormat::Auto };
     let _logging = logging::start(log, Arc::new(SystemClock));
-    let cannot_listen = |error| Stop::Failed(format!("cannot listen for signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(cannot_listen)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot_listen)?;
+    let mut signals =
+        serve::Signals::new().map_err(|error| Stop::Failed(format!("cannot listen for signals: {error}")))?;
     tracing::info!(
         engine = match args.engine {
             Engine::Eight => "Camunda 8",
@@ -214,13 +202,10 @@ pub async fn run(args: CamundaArgs) -> Done {
         maxJobs = args.max_jobs,
         "Working for the process engine"
     );
+    let chance = Chance::new();
     let worker = match args.engine {
-        Engine::Eight => {
-            Worker::new(Camunda8::new(rest, subscription), decisions, rules, limits, Chance::new())
-        }
-        Engine::Seven => {
-            Worker::new(Camunda7::new(rest, subscription), decisions, rules, limits, Chance::new())
-        }
+        Engine::Eight => Worker::new(Camunda8::new(rest, subscription), decisions, rules, limits, chance),
+        Engine::Seven => Worker::new(Camunda7::new(rest, subscription), decisions, rules, limits, chance),
     };
 
     let stop = CancellationToken::new();
@@ -228,11 +213,10 @@ pub async fn run(args: CamundaArgs) -> Done {
     loop {
         tokio::select! {
             left = &mut working => return ended(left),
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = signals.next() => {}
         }
         if stop.is_cancelled() {
-            return Err(Stop::Failed("stopped at once; jobs at hand are offered again".to_owned()));
+            return Err(Stop::failed("stopped at once; jobs at hand are offered again"));
         }
         tracing::info!("Stopping: jobs at hand end first; a second signal stops at once");
         stop.cancel();
@@ -257,35 +241,30 @@ impl CredentialArgs {
             (Some(token), None, None) => Ok(Auth::Bearer(Secret::new(token.trim()))),
             (None, Some(user), None) => {
                 let password = given(self.password)
-                    .ok_or_else(|| missing("--user needs a password: set CAMUNDA_PASSWORD"))?;
+                    .ok_or_else(|| Stop::usage("--user needs a password: set CAMUNDA_PASSWORD"))?;
                 Ok(Auth::Basic { user, password: Secret::new(password) })
             }
             (None, None, Some(url)) => {
                 let (id, secret) = (given(self.client_id), given(self.client_secret));
-                let id = id.ok_or_else(|| missing("--oauth-url needs a client: give --client-id"))?;
-                let secret =
-                    secret.ok_or_else(|| missing("--client-id needs a secret: set CAMUNDA_CLIENT_SECRET"))?;
+                let id = id.ok_or_else(|| Stop::usage("--oauth-url needs a client: give --client-id"))?;
+                let secret = secret
+                    .ok_or_else(|| Stop::usage("--client-id needs a secret: set CAMUNDA_CLIENT_SECRET"))?;
                 Ok(Auth::OAuth(OAuth::new(&url, id, Secret::new(secret), given(self.audience))?))
             }
-            _ => Err(missing("there are several credentials; give one of --token, --user and --oauth-url")),
+            _ => {
+                Err(Stop::usage("there are several credentials; give one of --token, --user and --oauth-url"))
+            }
         }
     }
-}
-
-fn missing(what: &str) -> Stop {
-    Stop::Usage(what.to_owned())
 }
 
 fn lock(text: &str) -> Result<Duration, String> {
     let lock = duration(text)?;
     let least = DECISION_TIMEOUT * 2;
-    if lock < least {
-        return Err(format!(
-            "give at least {}s, the time that a decision and its report may take",
-            least.as_secs()
-        ));
+    if lock >= least {
+        return Ok(lock);
     }
-    Ok(lock)
+    Err(format!("give at least {}s, the time that a decision and its report may take", least.as_secs()))
 }
 
 /// Camunda 7 allows no more than half an hour.
@@ -296,12 +275,6 @@ fn poll(text: &str) -> Result<Duration, String> {
 }
 
 fn level(text: &str) -> Result<Level, String> {
-    Ok(match text {
-        "error" => Level::Error,
-        "warn" => Level::Warn,
-        "info" => Level::Info,
-        "debug" => Level::Debug,
-        "trace" => Level::Trace,
-        _ => return Err("write error, warn, info, debug or trace".to_owned()),
-    })
+    let known = Level::WORDS.into_iter().find(|(word, _)| *word == text);
+    known.map(|(_, level)| level).ok_or_else(|| "write error, warn, info, debug or trace".to_owned())
 }

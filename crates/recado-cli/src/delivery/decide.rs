@@ -3,9 +3,9 @@
 use clap::Args;
 use recado_core::Timestamp;
 use recado_terminal::{Field, Paint, Screen};
-use recado_wire::decisions::DecisionRequest;
+use recado_wire::decisions::{Decision, DecisionRequest};
 
-use crate::{Done, ServerArgs, Stop};
+use crate::{AskArgs, Done, Stop};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -28,11 +28,8 @@ pub struct DecideArgs {
     /// Route whose rules and policy decide.
     #[arg(long, default_value = recado_wire::decisions::ROUTE_DEFAULT)]
     route: String,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 pub async fn run(args: DecideArgs, screen: &mut Screen) -> Done {
@@ -44,25 +41,22 @@ pub async fn run(args: DecideArgs, screen: &mut Screen) -> Done {
         last_submission_time: args.last_submission_time,
         ..DecisionRequest::new(args.claim_id, args.error)
     };
-    let decision = args.server.client()?.decide(&request).await?;
-    if args.json {
-        screen.json(&decision)?;
-        return Ok(());
-    }
-    let verdict = if decision.should_retry {
-        Field::painted("retry", Paint::Good)
-    } else {
-        Field::painted("do not retry", Paint::Bad)
+    args.ask.show(screen, &args.ask.client()?.decide(&request).await?, show)
+}
+
+fn show(screen: &mut Screen, decision: &Decision) -> std::io::Result<()> {
+    let verdict = match decision.should_retry {
+        true => Field::painted("retry", Paint::Good),
+        false => Field::painted("do not retry", Paint::Bad),
     };
     let code = decision.error_code.and_then(|code| serde_json::to_value(code).ok());
-    screen.pairs(vec![
+    screen.pairs([
         ("decision", verdict),
-        ("why", Field::from(decision.retry_reason)),
+        ("why", Field::from(&decision.retry_reason)),
         ("class", Field::from(decision.error_classification.as_str())),
         ("code", Field::or_dash(code.as_ref().and_then(|code| code.as_str()))),
         ("next retry", Field::or_dash(decision.next_retry_time)),
         ("backoff", Field::or_dash(decision.backoff_minutes.map(|minutes| format!("{minutes} min")))),
         ("retry count", Field::from(decision.retry_count)),
-    ])?;
-    Ok(())
+    ])
 }

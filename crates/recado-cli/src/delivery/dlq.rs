@@ -7,12 +7,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use recado_core::reason::clip;
 use recado_core::words::counted;
 use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
-use recado_terminal::{Field, Paint, Screen, clean_lines};
-use recado_wire::dlq::{DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy};
+use recado_terminal::{Column, Field, Paint, Screen, clean_lines};
+use recado_wire::dlq::{
+    DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery, GroupBy,
+};
 
-use crate::delivery::jobs::{company, route};
+use crate::delivery::jobs::{JobArgs, company, route};
 use crate::delivery::timeline;
-use crate::{Done, ServerArgs};
+use crate::{AskArgs, Done, show_cursor};
 
 /// Bytes at most of a reason in a list.
 const REASON_SHOWN_MAX_BYTES: usize = 120;
@@ -26,7 +28,7 @@ pub enum DlqCommand {
     List(ListArgs),
     /// Show one dead letter with its data and every attempt.
     #[command(after_help = "EXAMPLES:\n  recado dlq show order-1042")]
-    Show(ShowArgs),
+    Show(JobArgs),
     /// Count dead letters over the whole queue.
     #[command(after_help = "EXAMPLES:\n  recado dlq stats\n  recado dlq stats --by company --route email")]
     Stats(StatsArgs),
@@ -58,7 +60,7 @@ pub enum DlqCommand {
     Import(archive::ImportArgs),
 }
 
-/// Which dead letters are meant.
+/// Which dead letters are meant, but for their reason: where `--reason` says something else, it has another name.
 #[derive(Debug, Args)]
 struct Filters {
     /// Only those of this tenant.
@@ -70,9 +72,6 @@ struct Filters {
     /// Only those whose last failure has this code.
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
-    /// Only those whose reason contains this.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
     /// Only those that failed alike.
     #[arg(long, value_name = "FINGERPRINT")]
     fingerprint: Option<String>,
@@ -85,31 +84,26 @@ struct Filters {
 }
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
+struct SearchArgs {
     #[command(flatten)]
     filters: Filters,
+    /// Only those whose reason contains this.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    search: SearchArgs,
     /// Entries on a page, up to 1000.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Cursor at the end of the page before.
     #[arg(long)]
     cursor: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct ShowArgs {
-    /// The job's id.
-    job_id: String,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -139,24 +133,15 @@ pub struct StatsArgs {
     /// Only those moved here before this time.
     #[arg(long, value_name = "TIME")]
     until: Option<Timestamp>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 pub async fn run(command: DlqCommand, screen: &mut Screen) -> Done {
     match command {
         DlqCommand::List(args) => list(args, screen).await,
-        DlqCommand::Show(args) => {
-            let entry = args.server.client()?.dead_letter(&args.job_id).await?;
-            if args.json {
-                screen.json(&entry)?
-            } else {
-                show(screen, &entry)?
-            }
-            Ok(())
+        DlqCommand::Show(JobArgs { job_id, ask }) => {
+            ask.show(screen, &ask.client()?.dead_letter(&job_id).await?, show)
         }
         DlqCommand::Stats(args) => stats(args, screen).await,
         DlqCommand::Replay(args) => bulk::replay(args, screen).await,
@@ -167,9 +152,9 @@ pub async fn run(command: DlqCommand, screen: &mut Screen) -> Done {
     }
 }
 
-impl From<Filters> for DeadLetterFilter {
-    fn from(filters: Filters) -> Self {
-        let Filters { company, route, code, reason, fingerprint, since, until } = filters;
+impl Filters {
+    fn with_reason(self, reason: Option<String>) -> DeadLetterFilter {
+        let Filters { company, route, code, fingerprint, since, until } = self;
         DeadLetterFilter {
             company_id: company,
             route,
@@ -182,19 +167,19 @@ impl From<Filters> for DeadLetterFilter {
     }
 }
 
+impl From<SearchArgs> for DeadLetterFilter {
+    fn from(search: SearchArgs) -> Self {
+        search.filters.with_reason(search.reason)
+    }
+}
+
 async fn list(args: ListArgs, screen: &mut Screen) -> Done {
-    let query = DeadLetterQuery { filter: args.filters.into(), limit: Some(args.limit), cursor: args.cursor };
-    let page = args.server.client()?.dead_letters(&query).await?;
-    if args.json {
-        screen.json(&page)?;
-        return Ok(());
-    }
-    let heads = ["job", "state", "route", "company", "cause", "attempts", "moved", "code", "reason"];
-    screen.table(&heads, page.items.iter().map(row).collect())?;
-    if let Some(cursor) = page.next_cursor {
-        screen.line(format_args!("\nThere is more: --cursor {cursor}"))?;
-    }
-    Ok(())
+    let query = DeadLetterQuery { filter: args.search.into(), limit: Some(args.limit), cursor: args.cursor };
+    let page = args.ask.client()?.dead_letters(&query).await?;
+    args.ask.show(screen, &page, |screen, page| {
+        screen.table(&page.items, COLUMNS)?;
+        show_cursor(screen, page.next_cursor.as_ref())
+    })
 }
 
 fn state(entry: &DeadLetter) -> Field {
@@ -204,27 +189,26 @@ fn state(entry: &DeadLetter) -> Field {
     }
 }
 
-fn row(entry: &DeadLetter) -> Vec<Field> {
-    vec![
-        Field::from(&entry.job_id),
-        state(entry),
-        Field::from(&entry.route),
-        Field::from(&entry.company_id),
-        Field::from(entry.cause.as_str()),
-        Field::from(entry.failed_attempts),
-        Field::time(entry.moved_to_dlq_at),
-        Field::or_dash(entry.last_failure_code.as_deref()),
-        Field::from(clip(&entry.last_failure_reason, REASON_SHOWN_MAX_BYTES)),
-    ]
-}
+const COLUMNS: &[Column<DeadLetter>] = &[
+    ("job", |entry| Field::from(&entry.job_id)),
+    ("state", state),
+    ("route", |entry| Field::from(&entry.route)),
+    ("company", |entry| Field::from(&entry.company_id)),
+    ("cause", |entry| Field::from(entry.cause.as_str())),
+    ("attempts", |entry| Field::from(entry.failed_attempts)),
+    ("moved", |entry| Field::time(entry.moved_to_dlq_at)),
+    ("code", |entry| Field::or_dash(entry.last_failure_code.as_ref())),
+    ("reason", |entry| Field::from(clip(&entry.last_failure_reason, REASON_SHOWN_MAX_BYTES))),
+];
 
 fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
-    let mut facts = vec![
+    let corrected = entry.corrected_data.as_ref().map(|data| data.as_str());
+    screen.pairs([
         ("job", Field::painted(&entry.job_id, Paint::Strong)),
         ("state", state(entry)),
         ("cause", Field::from(entry.cause.as_str())),
         ("reason", Field::from(&entry.last_failure_reason)),
-        ("code", Field::or_dash(entry.last_failure_code.as_deref())),
+        ("code", Field::or_dash(entry.last_failure_code.as_ref())),
         ("class", Field::from(entry.error_classification.as_str())),
         ("route", Field::from(&entry.route)),
         ("company", Field::from(&entry.company_id)),
@@ -232,15 +216,13 @@ fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
         ("moved", Field::from(entry.moved_to_dlq_at)),
         ("kept until", Field::from(entry.moved_to_dlq_at.plus(std::time::Duration::from_millis(entry.ttl)))),
         ("fingerprint", Field::from(&entry.fingerprint)),
-    ];
-    facts.extend(entry.advice.as_ref().map(|words| ("beware", Field::painted(words, Paint::Warn))));
-    facts.extend(entry.user_id.as_ref().map(|user| ("user", Field::from(user))));
-    facts.extend(entry.correlation_id.as_ref().map(|id| ("correlation", Field::from(id))));
-    facts.extend(entry.damage.as_ref().map(|what| ("damaged", Field::painted(what, Paint::Bad))));
-    facts.push(("data", Field::from(entry.original_data.as_str())));
-    let corrected = entry.corrected_data.as_ref().map(|data| data.as_str());
-    facts.extend(corrected.map(|data| ("corrected", Field::painted(data, Paint::Warn))));
-    screen.pairs(facts)?;
+        ("beware", Field::if_any(entry.advice.as_ref()).with_paint(Paint::Warn)),
+        ("user", Field::if_any(entry.user_id.as_ref())),
+        ("correlation", Field::if_any(entry.correlation_id.as_ref())),
+        ("damaged", Field::if_any(entry.damage.as_ref()).with_paint(Paint::Bad)),
+        ("data", Field::from(entry.original_data.as_str())),
+        ("corrected", Field::if_any(corrected).with_paint(Paint::Warn)),
+    ])?;
     if let Some(trace) = &entry.stack_trace {
         screen.line(format_args!("\n{}", clean_lines(trace)))?;
     }
@@ -264,34 +246,28 @@ async fn stats(args: StatsArgs, screen: &mut Screen) -> Done {
         since: args.since,
         until: args.until,
     };
-    let stats = args.server.client()?.dead_letter_stats(&query).await?;
-    if args.json {
-        screen.json(&stats)?;
-        return Ok(());
-    }
-    let head = match args.by {
-        By::Code => "code",
-        By::Company => "company",
-        By::Route => "route",
-        By::Fingerprint => "fingerprint",
-    };
+    let stats = args.ask.client()?.dead_letter_stats(&query).await?;
+    args.ask.show(screen, &stats, |screen, stats| show_stats(screen, args.by, stats))
+}
+
+fn show_stats(screen: &mut Screen, by: By, stats: &DeadLetterStats) -> std::io::Result<()> {
+    let by = by.to_possible_value();
+    let head = by.as_ref().map_or("", |value| value.get_name());
     let share = |count: u64| format!("{:.1}%", 100.0 * count as f64 / stats.total.max(1) as f64);
     let rows = stats.items.iter().map(|group| {
-        let example = clip(&group.example_reason, REASON_SHOWN_MAX_BYTES);
         vec![
-            Field::or_dash(group.key.as_deref()),
+            Field::or_dash(group.key.as_ref()),
             Field::from(group.count),
             Field::from(share(group.count)),
-            Field::from(example),
+            Field::from(clip(&group.example_reason, REASON_SHOWN_MAX_BYTES)),
         ]
     });
-    screen.table(&[head, "count", "share", "for example"], rows.collect())?;
+    screen.rows(&[head, "count", "share", "for example"], rows.collect())?;
     let lately = |hours: usize| stats.per_hour.iter().rev().take(hours).map(|hour| hour.count).sum::<u64>();
     screen.line(format_args!(
         "\n{} in all; {} came this hour, {} in the last 24",
         stats.total,
         lately(1),
         lately(24)
-    ))?;
-    Ok(())
+    ))
 }

@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 use recado_core::{CompanyId, RouteName, Status};
-use recado_terminal::{Field, Screen};
+use recado_terminal::{Column, Field, Screen};
 use recado_wire::audit::AuditItem;
 use recado_wire::jobs::{JobQuery, JobView};
 
 use crate::delivery::timeline;
-use crate::{Done, ServerArgs};
+use crate::{AskArgs, Done, show_cursor};
 
 #[derive(Debug, Subcommand)]
 pub enum JobsCommand {
@@ -18,13 +18,13 @@ pub enum JobsCommand {
     List(ListArgs),
     /// Show one job with every attempt.
     #[command(after_help = "EXAMPLES:\n  recado jobs show order-1042")]
-    Show(OneArgs),
+    Show(JobArgs),
     /// Stop a job that has not been sent.
     #[command(after_help = "EXAMPLES:\n  recado jobs cancel order-1042")]
-    Cancel(OneArgs),
+    Cancel(JobArgs),
     /// Show everything on record about one job.
     #[command(after_help = "EXAMPLES:\n  recado jobs audit order-1042 --json")]
-    Audit(OneArgs),
+    Audit(JobArgs),
 }
 
 #[derive(Debug, Args)]
@@ -47,54 +47,34 @@ pub struct ListArgs {
     /// Cursor at the end of the page before.
     #[arg(long)]
     cursor: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
+/// One job.
 #[derive(Debug, Args)]
-pub struct OneArgs {
+pub struct JobArgs {
     /// The job's id.
-    job_id: String,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    pub job_id: String,
     #[command(flatten)]
-    server: ServerArgs,
+    pub ask: AskArgs,
 }
 
 pub async fn run(command: JobsCommand, screen: &mut Screen) -> Done {
     match command {
         JobsCommand::List(args) => list(args, screen).await,
-        JobsCommand::Show(args) => {
-            let job = args.server.client()?.job(&args.job_id).await?;
-            if args.json {
-                screen.json(&job)?
-            } else {
-                timeline::show(screen, &job)?
-            }
-            Ok(())
+        JobsCommand::Show(JobArgs { job_id, ask }) => {
+            ask.show(screen, &ask.client()?.job(&job_id).await?, timeline::show)
         }
-        JobsCommand::Cancel(args) => {
-            let cancelled = args.server.client()?.cancel(&args.job_id).await?;
-            if args.json {
-                screen.json(&cancelled)?
-            } else {
-                screen.line(format_args!("{} {}", cancelled.job_id, cancelled.status))?
-            }
-            Ok(())
+        JobsCommand::Cancel(JobArgs { job_id, ask }) => {
+            let cancelled = ask.client()?.cancel(&job_id).await?;
+            ask.show(screen, &cancelled, |screen, it| {
+                screen.line(format_args!("{} {}", it.job_id, it.status))
+            })
         }
-        JobsCommand::Audit(args) => {
-            let trail = args.server.client()?.audit(&args.job_id).await?;
-            if args.json {
-                screen.json(&trail)?;
-            } else {
-                let heads = ["time", "event", "attempt", "class", "retry", "next", "rule", "by", "reason"];
-                screen.table(&heads, trail.items.iter().map(audit_row).collect())?;
-            }
-            Ok(())
+        JobsCommand::Audit(JobArgs { job_id, ask }) => {
+            let trail = ask.client()?.audit(&job_id).await?;
+            ask.show(screen, &trail, |screen, trail| screen.table(&trail.items, AUDIT_COLUMNS))
         }
     }
 }
@@ -108,53 +88,47 @@ async fn list(args: ListArgs, screen: &mut Screen) -> Done {
         limit: Some(args.limit),
         cursor: args.cursor,
     };
-    let page = args.server.client()?.jobs(&query).await?;
-    if args.json {
-        screen.json(&page)?;
-        return Ok(());
-    }
-    let heads = ["job", "status", "route", "company", "attempts", "enqueued", "next attempt", "last error"];
-    screen.table(&heads, page.items.iter().map(row).collect())?;
-    if let Some(cursor) = page.next_cursor {
-        screen.line(format_args!("\nThere is more: --cursor {cursor}"))?;
-    }
-    Ok(())
+    let page = args.ask.client()?.jobs(&query).await?;
+    args.ask.show(screen, &page, |screen, page| {
+        screen.table(&page.items, COLUMNS)?;
+        show_cursor(screen, page.next_cursor.as_ref())
+    })
 }
 
-fn row(job: &JobView) -> Vec<Field> {
-    let last = job.attempts.last().filter(|_| job.status != Status::Sent);
-    let error = last.and_then(|attempt| {
-        let reason = attempt.error_reason.as_deref()?;
-        Some(match attempt.error_code.as_deref() {
-            Some(code) => format!("{code} {reason}"),
-            None => reason.to_owned(),
-        })
-    });
-    vec![
-        Field::from(&job.job_id),
-        Field::painted(job.status, timeline::status_paint(job.status)),
-        Field::from(&job.route),
-        Field::from(&job.company_id),
-        Field::from(job.attempts.len()),
-        Field::time(job.enqueued_at),
-        Field::time_or_dash(job.next_attempt_at),
-        Field::or_dash(error),
-    ]
+const COLUMNS: &[Column<JobView>] = &[
+    ("job", |job| Field::from(&job.job_id)),
+    ("status", |job| Field::painted(job.status, timeline::status_paint(job.status))),
+    ("route", |job| Field::from(&job.route)),
+    ("company", |job| Field::from(&job.company_id)),
+    ("attempts", |job| Field::from(job.attempts.len())),
+    ("enqueued", |job| Field::time(job.enqueued_at)),
+    ("next attempt", |job| Field::time_or_dash(job.next_attempt_at)),
+    ("last error", |job| Field::or_dash(last_error(job))),
+];
+
+fn last_error(job: &JobView) -> Option<String> {
+    let last = job.attempts.last().filter(|_| job.status != Status::Sent)?;
+    let reason = last.error_reason.as_deref()?;
+    Some(match last.error_code.as_deref() {
+        Some(code) => format!("{code} {reason}"),
+        None => reason.to_owned(),
+    })
 }
 
-fn audit_row(item: &AuditItem) -> Vec<Field> {
-    let event = serde_json::to_value(item.event).ok().and_then(|event| event.as_str().map(str::to_lowercase));
-    vec![
-        Field::time(item.timestamp),
-        Field::or_dash(event),
-        Field::or_dash(item.attempt),
-        Field::or_dash(item.error_classification.map(|class| class.as_str())),
-        Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" })),
-        Field::time_or_dash(item.next_retry_time),
-        Field::or_dash(item.rule.as_deref()),
-        Field::or_dash(item.actor.as_deref()),
-        Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref())),
-    ]
+const AUDIT_COLUMNS: &[Column<AuditItem>] = &[
+    ("time", |item| Field::time(item.timestamp)),
+    ("event", |item| Field::or_dash(event(item))),
+    ("attempt", |item| Field::or_dash(item.attempt)),
+    ("class", |item| Field::or_dash(item.error_classification.map(|class| class.as_str()))),
+    ("retry", |item| Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" }))),
+    ("next", |item| Field::time_or_dash(item.next_retry_time)),
+    ("rule", |item| Field::or_dash(item.rule.as_ref())),
+    ("by", |item| Field::or_dash(item.actor.as_ref())),
+    ("reason", |item| Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref()))),
+];
+
+fn event(item: &AuditItem) -> Option<String> {
+    serde_json::to_value(item.event).ok()?.as_str().map(str::to_lowercase)
 }
 
 fn status(text: &str) -> Result<Status, String> {

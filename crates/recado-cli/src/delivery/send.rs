@@ -11,7 +11,7 @@ use recado_wire::jobs::JobView;
 use tokio::time::Instant;
 
 use crate::delivery::timeline;
-use crate::{Done, ServerArgs, Stop, data, duration, millis};
+use crate::{AskArgs, Done, Stop, data, duration, millis};
 
 /// First and longest wait between two looks at a job.
 const LOOK_FIRST: Duration = Duration::from_millis(20);
@@ -54,15 +54,12 @@ pub struct SendArgs {
     /// Wait until it is sent or has failed, at most this long; fails unless it is sent.
     #[arg(long, value_name = "DURATION", value_parser = duration, num_args = 0..=1, require_equals = true, default_missing_value = "60s")]
     wait: Option<Duration>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 pub async fn run(args: SendArgs, screen: &mut Screen) -> Done {
-    let client = args.server.client()?;
+    let client = args.ask.client()?;
     let request = JobRequest {
         job_id: args.job_id,
         user_id: args.user_id,
@@ -75,20 +72,13 @@ pub async fn run(args: SendArgs, screen: &mut Screen) -> Done {
     };
     let accepted = client.enqueue(request).await?;
     let Some(patience) = args.wait else {
-        if args.json {
-            screen.json(&accepted)?;
-        } else {
-            let again = if accepted.duplicate { " (it was here before)" } else { "" };
-            screen.line(format_args!("{} {}{again}", accepted.job_id, accepted.status))?;
-        }
-        return Ok(());
+        let again = if accepted.duplicate { " (it was here before)" } else { "" };
+        return args.ask.show(screen, &accepted, |screen, accepted| {
+            screen.line(format_args!("{} {}{again}", accepted.job_id, accepted.status))
+        });
     };
     let job = wait_for_end(&client, accepted.job_id.as_str(), patience).await?;
-    if args.json {
-        screen.json(&job)?;
-    } else {
-        timeline::show(screen, &job)?;
-    }
+    args.ask.show(screen, &job, timeline::show)?;
     match job.status {
         Status::Sent => Ok(()),
         Status::Failed => Err(Stop::Failed(format!(

@@ -20,26 +20,22 @@ pub fn status_paint(status: Status) -> Paint {
 
 /// A job: what it is, then every attempt, then what comes next.
 pub fn show<W: Write>(screen: &mut Screen<W>, job: &JobView) -> io::Result<()> {
-    let mut facts = vec![
+    let if_not_zero = |count: u32| Field::if_any((count > 0).then_some(count));
+    screen.pairs([
         ("job", Field::painted(&job.job_id, Paint::Strong)),
         ("status", Field::painted(job.status, status_paint(job.status))),
         ("route", Field::from(&job.route)),
         ("company", Field::from(&job.company_id)),
         ("priority", Field::from(job.priority)),
-    ];
-    facts.extend(job.user_id.as_ref().map(|user| ("user", Field::from(user))));
-    facts.extend(job.correlation_id.as_ref().map(|id| ("correlation", Field::from(id))));
-    facts.push(("enqueued", Field::from(job.enqueued_at)));
-    facts.push(("expires", Field::from(job.expires_at)));
-    if job.replays > 0 {
-        facts.push(("replays", Field::from(job.replays)));
-    }
-    if job.deferrals > 0 {
-        facts.push(("deferrals", Field::from(job.deferrals)));
-    }
-    facts.extend(job.answer.as_ref().map(|answer| ("answer", Field::from(answer.as_str()))));
-    facts.extend(job.data.as_ref().map(|data| ("data", Field::from(data.as_str()))));
-    screen.pairs(facts)?;
+        ("user", Field::if_any(job.user_id.as_ref())),
+        ("correlation", Field::if_any(job.correlation_id.as_ref())),
+        ("enqueued", Field::from(job.enqueued_at)),
+        ("expires", Field::from(job.expires_at)),
+        ("replays", if_not_zero(job.replays)),
+        ("deferrals", if_not_zero(job.deferrals)),
+        ("answer", Field::if_any(job.answer.as_ref().map(|answer| answer.as_str()))),
+        ("data", Field::if_any(job.data.as_ref().map(|data| data.as_str()))),
+    ])?;
     screen.line("")?;
     attempts(screen, &job.attempts)?;
     screen.line(format_args!("╰─ {}", what_next(job)))
@@ -117,18 +113,14 @@ pub fn attempts<W: Write>(screen: &mut Screen<W>, attempts: &[Attempt]) -> io::R
         let head = format!("├─ {}  attempt {}", attempt.started_at, attempt.attempt);
         screen.line(format_args!("{head}  {}  took {took}", screen.painted(paint, word)))?;
         if let Some(reason) = &attempt.error_reason {
-            let code =
-                attempt.error_code.as_deref().map(|code| format!("{} ", clean(code))).unwrap_or_default();
-            screen.line(format_args!("│    {code}{}", clean(reason)))?;
+            let code = attempt.error_code.as_deref().map(|code| format!("{} ", clean(code)));
+            screen.line(format_args!("│    {}{}", code.unwrap_or_default(), clean(reason)))?;
         }
         if let Some(class) = attempt.error_classification {
             let rule =
                 attempt.rule.as_deref().map(|rule| format!("  rule {}", clean(rule))).unwrap_or_default();
-            let blame = match attempt.blame {
-                Some(blame) => format!("  blames the {}", blame.as_str()),
-                None => String::new(),
-            };
-            screen.line(format_args!("│    {}{rule}{blame}", class.as_str()))?;
+            let blame = attempt.blame.map(|blame| format!("  blames the {}", blame.as_str()));
+            screen.line(format_args!("│    {}{rule}{}", class.as_str(), blame.unwrap_or_default()))?;
         }
         for recipient in &attempt.recipients {
             one_recipient(screen, recipient)?;

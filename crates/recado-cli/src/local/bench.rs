@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use recado_bench::{BenchOptions, Failed, Part};
+use recado_bench::{BenchOptions, Part};
 use recado_terminal::Screen;
 
-use crate::{Done, Stop, duration};
+use crate::{Done, FormArgs, Stop, duration, wait_on_all_processors};
 
-/// Measure this build on this machine, beside what the machine itself can do.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -42,9 +41,8 @@ pub struct BenchArgs {
     /// Directory of the files while it runs; on the disk that you want measured.
     #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
     dir: PathBuf,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
 }
 
 pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
@@ -62,22 +60,11 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         redis_url: args.url,
     };
     let progress = |what: &str| eprintln!("measuring {what} …");
-    let report = wait_for(recado_bench::run(&options, progress))?;
-    if args.json {
-        screen.json(&report)?
-    } else {
-        report.show(screen)?
-    }
-    Ok(())
+    let measured = wait_on_all_processors(recado_bench::run(&options, progress))?;
+    let report = measured.map_err(Stop::failed)?;
+    Ok(screen.answer(args.form.get(), &report, |screen, report| report.show(screen))?)
 }
 
 pub fn run_node() -> Done {
-    wait_for(recado_bench::run_node())
-}
-
-/// With all processors, as the server has them.
-fn wait_for<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Stop> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
-    runtime.block_on(work).map_err(|error| Stop::Failed(error.to_string()))
+    wait_on_all_processors(recado_bench::run_node())?.map_err(Stop::failed)
 }

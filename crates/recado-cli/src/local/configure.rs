@@ -10,8 +10,9 @@ use recado_config::catalogue::Environment;
 use recado_config::fault::Warnings;
 use recado_config::show::{Style, page};
 use recado_config::variables::misspelled;
-use recado_config::{Config, Delivery, FILE_NAME, Flags, reference, template};
-use recado_terminal::{Field, Paint, Screen};
+use recado_config::{Config, Delivery, FILE_NAME, Flags, RouteConfig, reference, template};
+use recado_core::words::counted;
+use recado_terminal::{Column, Field, Paint, Screen};
 
 use crate::{ConfigArgs, Done, Stop, variables};
 
@@ -60,11 +61,11 @@ pub fn run(command: ConfigCommand, screen: &mut Screen) -> Done {
     match command {
         ConfigCommand::Init(args) => init(&args, screen),
         ConfigCommand::Check(args) => check(&args, screen),
-        ConfigCommand::Show(args) if args.default => Ok(screen.text(&template::default_file())?),
-        ConfigCommand::Reference => Ok(screen.text(&reference::page())?),
+        ConfigCommand::Show(args) if args.default => Ok(screen.text(template::default_file())?),
+        ConfigCommand::Reference => Ok(screen.text(reference::page())?),
         ConfigCommand::Show(args) => {
             let config = args.config.load_as_written()?;
-            Ok(screen.text(&page(&config, Style::Effective))?)
+            Ok(screen.text(page(&config, Style::Effective))?)
         }
     }
 }
@@ -117,28 +118,22 @@ fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
         screen.line(format_args!("note: nothing reads the variable {name}; did you mean {meant}?"))?;
     }
     let file = config.file.as_deref().unwrap_or("No file, built-in defaults");
-    let warnings = match config.warnings.list.len() {
+    let warnings = match config.warnings.list.len() as u64 {
         0 => String::new(),
-        1 => ", 1 warning".to_owned(),
-        count => format!(", {count} warnings"),
+        count => format!(", {}", counted(count, "warning", "warnings")),
     };
     screen.line(format_args!("{file}: no faults{warnings} ({})\n", config.environment))?;
-    let rows = config.routes.iter().map(|route| {
-        let ready = match &route.delivery {
-            Delivery::Missing(what) => {
-                Field::painted(what.split("; ").next().unwrap_or_default(), Paint::Warn)
-            }
-            _ => Field::painted("takes jobs", Paint::Good),
-        };
-        vec![
-            Field::from(&route.name),
-            Field::from(route.kind.as_str()),
-            Field::from(&route.provider),
-            Field::from(route.classifier_name),
-            Field::from(route.terms.policy.max_attempts),
-            ready,
-        ]
-    });
-    screen.table(&["route", "transport", "provider", "classifier", "attempts", "state"], rows.collect())?;
-    Ok(())
+    Ok(screen.table(&config.routes, COLUMNS)?)
 }
+
+const COLUMNS: &[Column<RouteConfig>] = &[
+    ("route", |route| Field::from(&route.name)),
+    ("transport", |route| Field::from(route.kind.as_str())),
+    ("provider", |route| Field::from(&route.provider)),
+    ("classifier", |route| Field::from(route.classifier_name)),
+    ("attempts", |route| Field::from(route.terms.policy.max_attempts)),
+    ("state", |route| match &route.delivery {
+        Delivery::Missing(what) => Field::painted(what.split("; ").next().unwrap_or_default(), Paint::Warn),
+        _ => Field::painted("takes jobs", Paint::Good),
+    }),
+];

@@ -7,9 +7,8 @@ use clap::Args;
 use recado_demo::{DemoError, DemoOptions};
 use recado_terminal::Screen;
 
-use crate::{Done, Stop, duration};
+use crate::{Done, Stop, duration, wait_on_all_processors};
 
-/// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -38,16 +37,12 @@ pub fn run(args: DemoArgs, screen: &mut Screen) -> Done {
     if stop_after.is_some_and(|time| time.is_zero()) {
         let words =
             "--for 0 leaves nothing to see; give a time such as 3m, or leave it out to end it with Ctrl-C";
-        return Err(Stop::Usage(words.to_owned()));
+        return Err(Stop::usage(words));
     }
     let options = DemoOptions { listen, stop_after, speed, seed };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
-    let ended = runtime.block_on(recado_demo::run(&options, &std::env::temp_dir(), screen));
-    // Whatever still runs was told to end and did not; it must not hold up the process.
-    runtime.shutdown_background();
+    let ended = wait_on_all_processors(recado_demo::run(&options, &std::env::temp_dir(), screen))?;
     ended.map_err(|error| match error {
-        DemoError::NotLoopback(_) => Stop::Usage(error.to_string()),
+        DemoError::NotLoopback(_) => Stop::usage(error),
         DemoError::Failed(why) => Stop::Failed(why),
         DemoError::Output(error) => Stop::from(error),
     })

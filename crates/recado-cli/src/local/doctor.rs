@@ -12,16 +12,15 @@ use recado_engine::{Clock, SystemClock};
 use recado_terminal::{Paint, Screen, clean_lines};
 use serde::Serialize;
 
-use crate::{ConfigArgs, Done, ServerArgs, Stop};
+use crate::{ConfigArgs, Done, FormArgs, ServerArgs, Stop};
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "EXAMPLES:\n  recado doctor\n  recado doctor --store redis://127.0.0.1:6379\n  recado doctor --env production --config /etc/recado/recado.toml --url http://10.0.0.5:7400"
 )]
 pub struct DoctorArgs {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
     /// The store to look at, instead of the configured one.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
@@ -32,37 +31,44 @@ pub struct DoctorArgs {
 }
 
 /// The result of one check.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    what: &'static str,
+    state: State,
+    found: String,
+    /// The fix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+enum State {
     Good,
     /// It works, with a remark.
     Note,
     Bad,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub struct Finding {
-    pub what: &'static str,
-    pub state: State,
-    pub found: String,
-    /// The fix.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fix: Option<String>,
+impl Finding {
+    fn good(what: &'static str, found: impl ToString) -> Self {
+        Finding { what, state: State::Good, found: found.to_string(), fix: None }
+    }
+
+    fn note(what: &'static str, found: impl ToString, fix: impl ToString) -> Self {
+        Finding { state: State::Note, ..Finding::bad(what, found, fix) }
+    }
+
+    fn bad(what: &'static str, found: impl ToString, fix: impl ToString) -> Self {
+        Finding { what, state: State::Bad, found: found.to_string(), fix: Some(fix.to_string()) }
+    }
 }
 
-impl Finding {
-    pub fn good(what: &'static str, found: impl Into<String>) -> Self {
-        Finding { what, state: State::Good, found: found.into(), fix: None }
-    }
-
-    pub fn note(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Finding { what, state: State::Note, found: found.into(), fix: Some(fix.into()) }
-    }
-
-    pub fn bad(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Finding { what, state: State::Bad, found: found.into(), fix: Some(fix.into()) }
-    }
+/// The server at the URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServerState {
+    Answers,
+    Silent,
 }
 
 /// A doctor does not wait as long as others.
@@ -72,7 +78,7 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
     let inputs = args.config.inputs(Flags { store: args.store, ..Flags::default() })?;
     let client = args.server.client()?.with_timeout(PATIENCE);
     let health = client.health().await;
-    let running = health.is_ok();
+    let server = if health.is_ok() { ServerState::Answers } else { ServerState::Silent };
 
     let mut findings = Vec::new();
     let config = match Config::load(&inputs) {
@@ -81,37 +87,33 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
             Some(config)
         }
         Err(faults) => {
-            let fix = "mend the lines below; `recado config check` looks again";
-            findings.push(Finding::bad(
-                "configuration",
-                counted(faults.list.len() as u64, "fault", "faults"),
-                format!("{fix}\n\n{faults}"),
-            ));
+            let found = counted(faults.list.len() as u64, "fault", "faults");
+            let fix = format!("mend the lines below; `recado config check` looks again\n\n{faults}");
+            findings.push(Finding::bad("configuration", found, fix));
             Config::load_as_written(&inputs).ok()
         }
     };
     if let Some(config) = &config {
         findings.extend(match &config.redis {
             Some(options) => redis::look_at(options).await,
-            None => checks::data_dir(config, running, SystemClock.now()),
+            None => checks::data_dir(config, server, SystemClock.now()),
         });
-        let late = if running { checks::audit_late(&client).await } else { None };
+        let late = match server {
+            ServerState::Answers => checks::audit_late(&client).await,
+            ServerState::Silent => None,
+        };
         findings.push(checks::audit_dir(config, late));
-        findings.push(checks::port(config, running).await);
+        findings.push(checks::port(config, server).await);
     }
     findings.push(checks::clock(SystemClock.now()));
     findings.extend(checks::server(&client, health, &args.server.url).await);
 
-    if args.json {
-        screen.json(&findings)?;
-    } else {
-        for finding in &findings {
-            show(screen, finding)?;
-        }
-    }
+    screen.answer(args.form.get(), &findings, |screen, findings| {
+        findings.iter().try_for_each(|finding| show(screen, finding))
+    })?;
     match findings.iter().filter(|finding| finding.state == State::Bad).count() {
         0 => Ok(()),
-        1 => Err(Stop::Failed("one thing needs mending".to_owned())),
+        1 => Err(Stop::failed("one thing needs mending")),
         count => Err(Stop::Failed(format!("{count} things need mending"))),
     }
 }

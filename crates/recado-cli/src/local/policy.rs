@@ -7,12 +7,12 @@ use recado_config::fault::suggestion;
 use recado_config::show;
 use recado_config::units::about_duration;
 use recado_core::time::show_duration;
-use recado_terminal::{Field, Paint, Screen};
+use recado_terminal::{Column, Field, Form, Paint, Screen};
 use recado_wire::routes::{PolicyStep, steps};
 use serde::Serialize;
 
 use crate::local::plot;
-use crate::{ConfigArgs, Done, Stop, millis};
+use crate::{ConfigArgs, Done, FormArgs, Stop, millis};
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
@@ -28,13 +28,25 @@ pub struct ShowArgs {
     /// The route.
     route: String,
     /// Draw the delays with their jitter.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     plot: bool,
-    /// Print JSON.
-    #[arg(long, conflicts_with = "plot")]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
     #[command(flatten)]
     config: ConfigArgs,
+}
+
+/// A policy as `--json` prints it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    route: &'a str,
+    environment: &'a str,
+    policy: String,
+    jitter: String,
+    max_attempts: u32,
+    timeout_ms: u64,
+    attempts: &'a [PolicyStep],
 }
 
 pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
@@ -46,30 +58,19 @@ pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
     };
     let policy = &route.terms.policy;
     let steps = steps(policy);
-    if args.json {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Shown<'a> {
-            route: &'a str,
-            environment: &'a str,
-            policy: String,
-            jitter: String,
-            max_attempts: u32,
-            timeout_ms: u64,
-            attempts: &'a [PolicyStep],
-        }
-        screen.json(&Shown {
-            route: &args.route,
-            environment: config.environment.as_str(),
-            policy: show::policy(policy),
-            jitter: policy.jitter.to_string(),
-            max_attempts: policy.max_attempts,
-            timeout_ms: millis(route.timeout),
-            attempts: &steps,
-        })?;
-        return Ok(());
+    let shown = Shown {
+        route: &args.route,
+        environment: config.environment.as_str(),
+        policy: show::policy(policy),
+        jitter: policy.jitter.to_string(),
+        max_attempts: policy.max_attempts,
+        timeout_ms: millis(route.timeout),
+        attempts: &steps,
+    };
+    if args.form.get() == Form::Json {
+        return Ok(screen.json(&shown)?);
     }
-    screen.pairs(vec![
+    screen.pairs([
         ("route", Field::painted(&args.route, Paint::Strong)),
         ("environment", Field::from(config.environment)),
         ("policy", Field::from(show::policy(policy))),
@@ -77,24 +78,11 @@ pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
         ("classifier", Field::from(route.classifier_name)),
     ])?;
     screen.line("")?;
-    let about = |millis: u64| about_duration(Duration::from_millis(millis));
-    let between = |low: u64, high: u64| {
-        if low == high { about(low) } else { format!("{} to {}", about(low), about(high)) }
-    };
-    let rows = steps.iter().map(|step| {
-        vec![
-            Field::from(step.attempt),
-            Field::from(about(step.delay_ms)),
-            Field::from(between(step.delay_min_ms, step.delay_max_ms)),
-            Field::from(about(step.at_ms)),
-            Field::from(between(step.at_min_ms, step.at_max_ms)),
-        ]
-    });
-    screen.table(&["attempt", "delay", "with jitter", "since the start", "with jitter"], rows.collect())?;
+    screen.table(&steps, COLUMNS)?;
     if args.plot {
         screen.line("")?;
         let width = usize::from(screen.width().min(100));
-        screen.text(&plot::delays(&steps, width))?;
+        screen.text(plot::delays(&steps, width))?;
     }
     let last = steps.last().map_or(0, |step| step.at_max_ms);
     screen.line(format_args!(
@@ -103,6 +91,22 @@ pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
         about(last)
     ))?;
     Ok(())
+}
+
+const COLUMNS: &[Column<PolicyStep>] = &[
+    ("attempt", |step| Field::from(step.attempt)),
+    ("delay", |step| Field::from(about(step.delay_ms))),
+    ("with jitter", |step| Field::from(between(step.delay_min_ms, step.delay_max_ms))),
+    ("since the start", |step| Field::from(about(step.at_ms))),
+    ("with jitter", |step| Field::from(between(step.at_min_ms, step.at_max_ms))),
+];
+
+fn about(millis: u64) -> String {
+    about_duration(Duration::from_millis(millis))
+}
+
+fn between(low: u64, high: u64) -> String {
+    if low == high { about(low) } else { format!("{} to {}", about(low), about(high)) }
 }
 
 #[cfg(test)]

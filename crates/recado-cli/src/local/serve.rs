@@ -3,7 +3,7 @@
 use clap::Args;
 use recado_config::{Config, Flags};
 
-use crate::{ConfigArgs, Done, Stop};
+use crate::{ConfigArgs, Done, Stop, wait_on_all_processors};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -37,10 +37,5 @@ pub fn run(args: ServeArgs) -> Done {
         let inputs = args.config.inputs(flags.clone()).map_err(Stop::into_words)?;
         Config::load(&inputs).map(|config| config.settings.log).map_err(|faults| faults.to_string())
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
-    let ended = runtime.block_on(recado_server::serve::serve(&config, again)).map_err(Stop::Failed);
-    // Whatever still runs was told to end and did not; it must not hold up the process.
-    runtime.shutdown_background();
-    ended
+    wait_on_all_processors(recado_server::serve::serve(&config, again))?.map_err(Stop::Failed)
 }

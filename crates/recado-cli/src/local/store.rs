@@ -9,13 +9,13 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use recado_core::Random;
 use recado_engine::{Clock, MOVED_NAMESPACES, SystemClock};
-use recado_server::migrate::{Moved, Named, Step, call_off, move_all};
+use recado_server::migrate::{Moved, Named, Step, Tally, call_off, move_all};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
 use recado_store_redis::link::{RedisOptions, Target};
-use recado_terminal::{Field, Screen};
+use recado_terminal::{Field, Form, Screen};
 
-use crate::{Done, Stop};
+use crate::{Done, FormArgs, Stop};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
@@ -59,9 +59,8 @@ pub struct MigrateArgs {
     /// Call off the move between these two, if it is not whole, so that the source can be served again.
     #[arg(long, conflicts_with = "json")]
     abort: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
 }
 
 pub async fn run(command: StoreCommand, screen: &mut Screen) -> Done {
@@ -74,8 +73,8 @@ async fn abort(args: &MigrateArgs, screen: &mut Screen) -> Done {
     let from = open_source(args).await?;
     let to = name(&args.to, &target_options(args))?;
     let called_off = call_off(&from, &to, SystemClock.now()).await;
-    called_off.map_err(|error| Stop::Failed(error.to_string()))?;
-    from.store.close().await.map_err(|error| Stop::Failed(error.to_string()))?;
+    called_off.map_err(Stop::failed)?;
+    from.store.close().await.map_err(Stop::failed)?;
     let from = &from.name;
     screen.line(format_args!("The move is called off. Serve {from} again, and empty {to}."))?;
     Ok(())
@@ -84,24 +83,19 @@ async fn abort(args: &MigrateArgs, screen: &mut Screen) -> Done {
 async fn migrate(args: &MigrateArgs, screen: &mut Screen) -> Done {
     let is_same_prefix = args.from_prefix.as_ref().is_none_or(|prefix| *prefix == args.prefix);
     if args.from == args.to && (is_same_prefix || !is_url(&args.from)) {
-        return Err(Stop::Usage("--from and --to name the same store".to_owned()));
+        return Err(Stop::usage("--from and --to name the same store"));
     }
     let now = SystemClock.now();
     let from = open_source(args).await?;
     let to = open_target(args).await?;
-    let bar = bar(args.json);
+    let bar = bar(args.form.get());
     let moved = move_all(&from, &to, &MOVED_NAMESPACES, now, |step| show(step, &bar)).await;
     bar.finish_and_clear();
-    let moved = moved.map_err(|error| Stop::Failed(error.to_string()))?;
+    let moved = moved.map_err(Stop::failed)?;
     for side in [&from, &to] {
-        side.store.close().await.map_err(|error| Stop::Failed(error.to_string()))?;
+        side.store.close().await.map_err(Stop::failed)?;
     }
-    if args.json {
-        screen.json(&moved)?
-    } else {
-        report(&moved, &to.name, screen)?
-    }
-    Ok(())
+    Ok(screen.answer(args.form.get(), &moved, |screen, moved| report(screen, moved, &to.name))?)
 }
 
 fn is_url(place: &str) -> bool {
@@ -156,7 +150,7 @@ fn redis_options(url: &str, prefix: &str, args: &MigrateArgs) -> RedisOptions {
 /// password.
 fn name(place: &str, options: &RedisOptions) -> Result<String, Stop> {
     if is_url(place) {
-        Target::read(place).map_err(|error| Stop::Usage(error.to_string()))?;
+        Target::read(place).map_err(Stop::usage)?;
         return Ok(options.name());
     }
     let whole = std::path::absolute(place).map_err(|error| Stop::Usage(format!("{place}: {error}")))?;
@@ -183,8 +177,8 @@ async fn open_redis(url: &str, options: RedisOptions) -> Result<Named, Stop> {
     Ok(Named { store: Arc::new(store), name })
 }
 
-fn bar(quiet: bool) -> ProgressBar {
-    if quiet || !std::io::stderr().is_terminal() {
+fn bar(form: Form) -> ProgressBar {
+    if form == Form::Json || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}, {eta} to go");
@@ -201,22 +195,18 @@ fn show(step: Step, bar: &ProgressBar) {
     bar.set_position(done);
 }
 
-fn report(moved: &Moved, to: &str, screen: &mut Screen) -> std::io::Result<()> {
-    let tally =
-        |tally: recado_server::migrate::Tally| format!("{}, checksum {:032x}", tally.count, tally.checksum);
-    let mut facts = vec![
+fn report(screen: &mut Screen, moved: &Moved, to: &str) -> std::io::Result<()> {
+    let tally = |tally: Tally| Field::from(format_args!("{}, checksum {:032x}", tally.count, tally.checksum));
+    let leases_ended = (moved.leases_ended > 0).then(|| {
+        let ended = moved.leases_ended;
+        format!("{ended}: these jobs may have been sent, and are sent again with the same key")
+    });
+    screen.pairs([
         ("moved to", Field::from(to)),
-        ("jobs", Field::from(tally(moved.jobs))),
-        ("notes", Field::from(tally(moved.notes))),
-        ("audit records", Field::from(tally(moved.records))),
-    ];
-    if moved.leases_ended > 0 {
-        let words = format!(
-            "{}: these jobs may have been sent, and are sent again with the same key",
-            moved.leases_ended
-        );
-        facts.push(("leases ended", Field::from(words)));
-    }
-    screen.pairs(facts)?;
+        ("jobs", tally(moved.jobs)),
+        ("notes", tally(moved.notes)),
+        ("audit records", tally(moved.records)),
+        ("leases ended", Field::if_any(leases_ended)),
+    ])?;
     screen.line("\nBoth sides agree. Serve the new store from now on.")
 }

@@ -4,36 +4,30 @@ use std::time::Duration;
 
 use clap::Args;
 use recado_config::units::about_duration;
-use recado_terminal::{Field, Paint, Screen};
+use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::alerts::{Alert, AlertRule, AlertSeverity};
 
-use crate::{Done, ServerArgs};
+use crate::{AskArgs, Done};
 
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado alerts\n  recado alerts --rules\n  recado alerts --json")]
+#[command(mut_arg("json", |arg| arg.help("Print JSON: firing alerts and every rule")))]
 pub struct AlertsArgs {
     /// Show every rule instead of the firing alerts.
     #[arg(long)]
     rules: bool,
-    /// Print JSON: firing alerts and every rule.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 pub async fn run(args: AlertsArgs, screen: &mut Screen) -> Done {
-    let list = args.server.client()?.alerts().await?;
-    if args.json {
-        screen.json(&list)?;
-    } else if args.rules {
-        let heads = ["alert", "state", "severity", "fires above", "over", "on at least", "after"];
-        screen.table(&heads, list.rules.iter().map(rule).collect())?;
-    } else {
-        let heads = ["alert", "severity", "about", "since", "message"];
-        screen.table(&heads, list.items.iter().map(|alert| row(alert, &list.rules)).collect())?;
-    }
-    Ok(())
+    args.ask.show(screen, &args.ask.client()?.alerts().await?, |screen, list| {
+        if args.rules {
+            return screen.table(&list.rules, RULE_COLUMNS);
+        }
+        let rows = list.items.iter().map(|alert| row(alert, &list.rules));
+        screen.rows(&["alert", "severity", "about", "since", "message"], rows.collect())
+    })
 }
 
 fn row(alert: &Alert, rules: &[AlertRule]) -> Vec<Field> {
@@ -73,15 +67,19 @@ fn severity(severity: AlertSeverity) -> Field {
     Field::painted(severity.as_str(), paint)
 }
 
-fn rule(rule: &AlertRule) -> Vec<Field> {
-    let time = |ms: u64| Field::or_dash((ms > 0).then(|| about_duration(Duration::from_millis(ms))));
-    vec![
-        Field::from(&rule.name),
-        if rule.enabled { Field::painted("on", Paint::Good) } else { Field::painted("off", Paint::Warn) },
-        severity(rule.severity),
-        Field::from(rule.threshold),
-        time(rule.window_ms),
-        Field::or_dash((rule.min_volume > 0).then_some(rule.min_volume)),
-        time(rule.pending_ms),
-    ]
+const RULE_COLUMNS: &[Column<AlertRule>] = &[
+    ("alert", |rule| Field::from(&rule.name)),
+    ("state", |rule| match rule.enabled {
+        true => Field::painted("on", Paint::Good),
+        false => Field::painted("off", Paint::Warn),
+    }),
+    ("severity", |rule| severity(rule.severity)),
+    ("fires above", |rule| Field::from(rule.threshold)),
+    ("over", |rule| time(rule.window_ms)),
+    ("on at least", |rule| Field::or_dash((rule.min_volume > 0).then_some(rule.min_volume))),
+    ("after", |rule| time(rule.pending_ms)),
+];
+
+fn time(ms: u64) -> Field {
+    Field::or_dash((ms > 0).then(|| about_duration(Duration::from_millis(ms))))
 }

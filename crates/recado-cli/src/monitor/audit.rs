@@ -9,8 +9,8 @@ mod read;
 mod verify;
 
 use clap::Subcommand;
-use recado_audit::Identity;
 use recado_terminal::Screen;
+use recado_wire::audit::AuditSubject;
 
 use crate::Done;
 
@@ -47,22 +47,16 @@ pub async fn run(command: AuditCommand, screen: &mut Screen) -> Done {
     }
 }
 
-/// Whose data, as it is written on the command line.
-#[derive(Clone, Debug)]
-struct Person(Identity);
-
-fn person(text: &str) -> Result<Person, String> {
+/// Reads whose data is meant.
+fn person(text: &str) -> Result<AuditSubject, String> {
     let advice = "write user=ID, correlation=ID, claim=ID or job=ID";
-    let (by, id) = text.split_once('=').ok_or(advice)?;
-    if id.is_empty() {
-        return Err(advice.to_owned());
+    let (by, id) = text.split_once('=').filter(|(_, id)| !id.is_empty()).ok_or(advice)?;
+    let (id, unknown) = (Some(id.to_owned()), AuditSubject::default());
+    match by {
+        "user" => Ok(AuditSubject { user_id: id, ..unknown }),
+        "correlation" => Ok(AuditSubject { correlation_id: id, ..unknown }),
+        "claim" => Ok(AuditSubject { claim_id: id, ..unknown }),
+        "job" => Ok(AuditSubject { job_id: id, ..unknown }),
+        _ => Err(advice.to_owned()),
     }
-    let id = id.into();
-    Ok(Person(match by {
-        "user" => Identity::User(id),
-        "correlation" => Identity::Correlation(id),
-        "claim" => Identity::Claim(id),
-        "job" => Identity::Job(id),
-        _ => return Err(advice.to_owned()),
-    }))
 }

@@ -5,12 +5,12 @@ use std::io;
 use clap::Args;
 use recado_client::{EventStream, StreamItem};
 use recado_core::{CompanyId, Event, EventKind, JobId, RouteName};
-use recado_terminal::{Paint, Screen, clean};
+use recado_terminal::{Form, Paint, Screen, clean};
 use recado_wire::events::{EventQuery, Gap};
 use serde_json::json;
 
 use crate::delivery::jobs::{company, route};
-use crate::{Done, ServerArgs, Stop};
+use crate::{AskArgs, Done, Stop};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -20,6 +20,7 @@ EXAMPLES:
   recado events --json | jq 'select(.data.cause == \"EXHAUSTED\")'
 
 Follows until you stop it with Ctrl-C. A lost connection is taken up again where it broke off.")]
+#[command(mut_arg("json", |arg| arg.help("Print JSON, one event a line")))]
 pub struct EventsArgs {
     /// Only those of this tenant.
     #[arg(long, value_name = "ID", value_parser = company)]
@@ -39,11 +40,8 @@ pub struct EventsArgs {
     /// Go on after this event.
     #[arg(long, value_name = "ID")]
     after: Option<String>,
-    /// Print JSON, one event a line.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 fn kind(name: &str) -> Result<EventKind, String> {
@@ -66,22 +64,22 @@ pub async fn run(args: EventsArgs, screen: &mut Screen) -> Done {
         correlation_id: args.correlation_id,
         last_event_id: args.after,
     };
-    let stream = args.server.client()?.events(query).await?;
+    let stream = args.ask.client()?.events(query).await?;
     tokio::select! {
-        done = follow(stream, args.json, screen) => done,
+        done = follow(stream, args.ask.form.get(), screen) => done,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.map_err(|error| Stop::Failed(format!("cannot wait for Ctrl-C: {error}")))
         }
     }
 }
 
-async fn follow(mut stream: EventStream, as_json: bool, screen: &mut Screen) -> Done {
+async fn follow(mut stream: EventStream, form: Form, screen: &mut Screen) -> Done {
     loop {
-        match stream.next().await? {
-            StreamItem::Event(event) if as_json => screen.json_line(&event)?,
-            StreamItem::Event(event) => show(screen, &event)?,
-            StreamItem::Gap(gap) if as_json => screen.json_line(&json!({ "gap": gap }))?,
-            StreamItem::Gap(gap) => show_gap(screen, &gap)?,
+        match (stream.next().await?, form) {
+            (StreamItem::Event(event), Form::Json) => screen.json_line(&event)?,
+            (StreamItem::Event(event), Form::Text) => show(screen, &event)?,
+            (StreamItem::Gap(gap), Form::Json) => screen.json_line(&json!({ "gap": gap }))?,
+            (StreamItem::Gap(gap), Form::Text) => show_gap(screen, &gap)?,
         }
     }
 }
@@ -106,18 +104,17 @@ fn paint(kind: EventKind) -> Paint {
 /// One line: when, what, and whatever is known of these, in the order a reader asks for them.
 fn show(screen: &mut Screen, event: &Event) -> io::Result<()> {
     let data = &event.data;
-    let number = |number: Option<u32>| number.map(|number| number.to_string());
     let facts = [
-        ("company", event.company_id.as_ref().map(|company| company.as_str().to_owned())),
-        ("route", data.route.as_deref().map(str::to_owned)),
-        ("job", data.job_id.as_deref().map(str::to_owned)),
-        ("endpoint", data.endpoint_id.as_deref().map(str::to_owned)),
-        ("provider", data.provider.as_deref().map(str::to_owned)),
-        ("attempt", number(data.attempt)),
+        ("company", event.company_id.as_ref().map(ToString::to_string)),
+        ("route", data.route.as_ref().map(ToString::to_string)),
+        ("job", data.job_id.as_ref().map(ToString::to_string)),
+        ("endpoint", data.endpoint_id.as_ref().map(ToString::to_string)),
+        ("provider", data.provider.as_ref().map(ToString::to_string)),
+        ("attempt", data.attempt.as_ref().map(ToString::to_string)),
         ("cause", data.cause.map(|cause| cause.as_str().to_owned())),
-        ("next", data.next_retry_time.map(|at| at.to_string())),
-        ("by", data.actor.as_deref().map(str::to_owned)),
-        ("code", data.error_code.as_deref().map(str::to_owned)),
+        ("next", data.next_retry_time.as_ref().map(ToString::to_string)),
+        ("by", data.actor.as_ref().map(ToString::to_string)),
+        ("code", data.error_code.as_ref().map(ToString::to_string)),
     ];
     let at = screen.painted(Paint::Faint, event.timestamp);
     let what = screen.painted(paint(event.kind), format_args!("{:<18}", event.kind.as_str()));

@@ -4,56 +4,51 @@ use std::time::Duration;
 
 use clap::Args;
 use recado_core::RouteName;
-use recado_terminal::{Field, Paint, Screen};
-use recado_wire::kpis::{Kpi, KpiQuery, KpiVerdict, Kpis, NamedCount};
+use recado_terminal::{Column, Field, Paint, Screen};
+use recado_wire::kpis::{AttemptRate, Kpi, KpiQuery, KpiVerdict, Kpis, NamedCount};
 
-use crate::{Done, ServerArgs, Stop, duration, millis};
+use crate::delivery::jobs::route;
+use crate::{AskArgs, Done, duration, millis};
 
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado kpis\n  recado kpis --route tiss-claims --window 7d")]
 pub struct KpisArgs {
     /// Of this route alone.
-    #[arg(long, value_name = "ROUTE")]
-    route: Option<String>,
+    #[arg(long, value_name = "ROUTE", value_parser = route)]
+    route: Option<RouteName>,
     /// Window to look back on, a week at most [default: 1d].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     window: Option<Duration>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 pub async fn run(args: KpisArgs, screen: &mut Screen) -> Done {
-    let route = args.route.map(RouteName::new).transpose();
-    let query = KpiQuery {
-        route: route.map_err(|error| Stop::Usage(error.to_string()))?,
-        window_ms: args.window.map(millis),
-    };
-    let kpis = args.server.client()?.kpis(&query).await?;
-    if args.json {
-        screen.json(&kpis)?;
-        return Ok(());
-    }
-    screen.table(&["indicator", "value", "target", "verdict", "measured on"], rows(&kpis))?;
+    let query = KpiQuery { route: args.route, window_ms: args.window.map(millis) };
+    args.ask.show(screen, &args.ask.client()?.kpis(&query).await?, show)
+}
+
+fn show(screen: &mut Screen, kpis: &Kpis) -> std::io::Result<()> {
+    screen.rows(&["indicator", "value", "target", "verdict", "measured on"], rows(kpis))?;
     screen.line("")?;
-    let rates = kpis.by_attempt.iter().map(|rate| {
-        let share = percent(rate.sent as f64 / rate.ended.max(1) as f64);
-        vec![Field::from(rate.attempt), Field::from(rate.ended), Field::from(rate.sent), Field::from(share)]
-    });
-    screen.table(&["attempt", "ended", "sent", "share"], rates.collect())?;
+    screen.table(&kpis.by_attempt, ATTEMPT_COLUMNS)?;
     screen.line("")?;
     let flow = &kpis.dead_letters;
-    screen.pairs(vec![
+    screen.pairs([
         ("dead letters", Field::from(flow.entries)),
-        ("an hour", Field::from(format!("{:.1}", flow.per_hour))),
+        ("an hour", Field::from(format_args!("{:.1}", flow.per_hour))),
         ("share of jobs", Field::or_dash(flow.share_of_sends.map(percent))),
         ("by company", Field::or_dash(counts(&flow.by_company))),
         ("by error code", Field::or_dash(counts(&flow.by_error_code))),
-    ])?;
-    Ok(())
+    ])
 }
+
+const ATTEMPT_COLUMNS: &[Column<AttemptRate>] = &[
+    ("attempt", |rate| Field::from(rate.attempt)),
+    ("ended", |rate| Field::from(rate.ended)),
+    ("sent", |rate| Field::from(rate.sent)),
+    ("share", |rate| Field::from(percent(rate.sent as f64 / rate.ended.max(1) as f64))),
+];
 
 fn rows(kpis: &Kpis) -> Vec<Vec<Field>> {
     let share: fn(f64) -> String = percent;

@@ -1,48 +1,31 @@
 //! `recado nodes`.
 
-use clap::Args;
-use recado_terminal::{Field, Paint, Screen};
+use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::nodes::{Node, NodeHealth};
 
-use crate::{Done, ServerArgs};
+use crate::{AskArgs, Done};
 
-#[derive(Debug, Args)]
-#[command(after_help = "EXAMPLES:\n  recado nodes\n  recado nodes --json")]
-pub struct NodesArgs {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
+pub async fn run(ask: AskArgs, screen: &mut Screen) -> Done {
+    ask.show(screen, &ask.client()?.nodes().await?, |screen, list| screen.table(&list.items, COLUMNS))
 }
 
-pub async fn run(args: NodesArgs, screen: &mut Screen) -> Done {
-    let list = args.server.client()?.nodes().await?;
-    if args.json {
-        screen.json(&list)?;
-    } else {
-        let heads =
-            ["node", "health", "version", "listens at", "since", "last seen", "running", "a minute", "share"];
-        screen.table(&heads, list.items.iter().map(row).collect())?;
-    }
-    Ok(())
-}
+const COLUMNS: &[Column<Node>] = &[
+    ("node", |node| Field::from(&node.node_id)),
+    ("health", health),
+    ("version", |node| Field::from(&node.version)),
+    ("listens at", |node| Field::or_dash(node.listen.as_ref())),
+    ("since", |node| Field::from(node.started_at)),
+    ("last seen", |node| Field::from(node.last_seen_at)),
+    ("running", |node| Field::from(node.running)),
+    ("a minute", |node| Field::from(node.ended_last_minute)),
+    ("share", |node| Field::from(format_args!("{:.1} %", node.share_percent))),
+];
 
-fn row(node: &Node) -> Vec<Field> {
+fn health(node: &Node) -> Field {
     let paint = match node.health {
         NodeHealth::Ok => Paint::Good,
         NodeHealth::Stopping => Paint::Warn,
         NodeHealth::Silent => Paint::Bad,
     };
-    vec![
-        Field::from(&node.node_id),
-        Field::painted(node.health.as_str(), paint),
-        Field::from(&node.version),
-        Field::or_dash(node.listen.as_ref()),
-        Field::from(node.started_at),
-        Field::from(node.last_seen_at),
-        Field::from(node.running),
-        Field::from(node.ended_last_minute),
-        Field::from(format!("{:.1} %", node.share_percent)),
-    ]
+    Field::painted(node.health.as_str(), paint)
 }

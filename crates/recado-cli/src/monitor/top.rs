@@ -15,17 +15,17 @@ use clap::Args;
 use recado_client::{Client, EventStream, StreamItem};
 use recado_config::units::about_size;
 use recado_core::reason::clip;
-use recado_terminal::{Field, Paint, Screen, clean};
-use recado_wire::dlq::{DeadLetterStats, DeadLetterStatsQuery};
+use recado_terminal::{Column, Field, Form, Paint, Screen, clean};
+use recado_wire::dlq::{DeadLetterGroup, DeadLetterStats, DeadLetterStatsQuery};
 use recado_wire::events::{EventKind, EventQuery};
-use recado_wire::health::Readiness;
+use recado_wire::health::{JobCounts, Readiness};
 use recado_wire::providers::ProviderList;
-use recado_wire::tenants::{TenantList, TenantQuery};
+use recado_wire::tenants::{Tenant, TenantList, TenantQuery};
 use serde::Serialize;
 
 use crate::admin::providers;
 use crate::delivery::timeline::waits_for;
-use crate::{Done, ServerArgs, Stop};
+use crate::{AskArgs, Done, Stop};
 use terminal::Terminal;
 
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
@@ -38,12 +38,10 @@ const REASON_SHOWN_MAX_BYTES: usize = 80;
 
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado top\n  recado top --json\n\nKEYS: q leaves.")]
+#[command(mut_arg("json", |arg| arg.help("Print one snapshot as JSON")))]
 pub struct TopArgs {
-    /// Print one snapshot as JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 /// All that is shown.
@@ -77,19 +75,13 @@ struct RouteQueue {
 }
 
 pub async fn run(args: TopArgs, screen: &mut Screen) -> Done {
-    let client = args.server.client()?;
+    let (client, url) = (args.ask.client()?, &args.ask.server.url);
     let meter = Meter::start(client.events(EventQuery::default()).await?);
-    if args.json || !screen.is_terminal() {
-        tokio::time::sleep(DRAWN_EVERY).await;
-        let snapshot = look(&client, &args.server.url, meter.read(DRAWN_EVERY)).await?;
-        if args.json {
-            screen.json(&snapshot)?;
-        } else {
-            draw(&snapshot, screen)?;
-        }
-        return Ok(());
+    if args.ask.form.get() == Form::Text && screen.is_terminal() {
+        return watch(&client, url, &meter, screen).await;
     }
-    watch(&client, &args.server.url, &meter, screen).await
+    tokio::time::sleep(DRAWN_EVERY).await;
+    args.ask.show(screen, &look(&client, url, meter.read(DRAWN_EVERY)).await?, draw)
 }
 
 async fn watch(client: &Client, url: &str, meter: &Meter, screen: &mut Screen) -> Done {
@@ -100,7 +92,7 @@ async fn watch(client: &Client, url: &str, meter: &Meter, screen: &mut Screen) -
         let snapshot = look(client, url, meter.read(since.elapsed())).await?;
         since = Instant::now();
         let mut frame = screen.frame();
-        draw(&snapshot, &mut frame)?;
+        draw(&mut frame, &snapshot)?;
         terminal.show(screen, &frame.into_inner())?;
         tokio::select! {
             () = tokio::time::sleep(DRAWN_EVERY) => {}
@@ -122,14 +114,12 @@ impl Meter {
         let counts = meter.counts.clone();
         tokio::spawn(async move {
             while let Ok(heard) = stream.next().await {
-                let at = match heard {
-                    StreamItem::Event(event) => match event.kind {
-                        EventKind::JobSent => 0,
-                        EventKind::JobRetryScheduled => 1,
-                        EventKind::JobFailed => 2,
-                        _ => continue,
-                    },
-                    StreamItem::Gap(_) => continue,
+                let StreamItem::Event(event) = heard else { continue };
+                let at = match event.kind {
+                    EventKind::JobSent => 0,
+                    EventKind::JobRetryScheduled => 1,
+                    EventKind::JobFailed => 2,
+                    _ => continue,
                 };
                 counts[at].fetch_add(1, Ordering::Relaxed);
             }
@@ -163,54 +153,48 @@ async fn look(client: &Client, url: &str, throughput: Throughput) -> Result<Snap
     Ok(Snapshot { url: url.to_owned(), throughput, ready, routes, providers, dead_letters, tenants })
 }
 
-fn draw<W: Write>(snapshot: &Snapshot, screen: &mut Screen<W>) -> io::Result<()> {
+fn draw<W: Write>(screen: &mut Screen<W>, snapshot: &Snapshot) -> io::Result<()> {
     heading(snapshot, screen)?;
-    let row = |(route, queue): (&String, &RouteQueue)| {
-        [
-            Field::from(route),
-            Field::from(queue.queued),
-            Field::from(queue.delayed),
-            Field::from(queue.delivering),
-        ]
-        .into()
-    };
-    table(screen, &["route", "queued", "delayed", "delivering"], snapshot.routes.iter().map(row).collect())?;
+    let routes: Vec<_> = snapshot.routes.iter().collect();
+    table(
+        screen,
+        &routes,
+        &[
+            ("route", |(route, _)| Field::from(route)),
+            ("queued", |(_, queue)| Field::from(queue.queued)),
+            ("delayed", |(_, queue)| Field::from(queue.delayed)),
+            ("delivering", |(_, queue)| Field::from(queue.delivering)),
+        ],
+    )?;
 
     let mut all: Vec<_> = snapshot.providers.items.iter().collect();
     // Held providers first: operators look for those.
     all.sort_by_key(|provider| {
         (provider.waiting_for.is_none(), u64::MAX - provider.parked, provider.name.clone())
     });
-    let heads = ["provider", "state", "failures", "running", "slots", "rate", "parked", "routes", "why"];
-    table(screen, &heads, all.into_iter().map(providers::row).collect())?;
-
-    let example = |reason: &str| clip(reason, REASON_SHOWN_MAX_BYTES).to_owned();
-    let groups = snapshot.dead_letters.items.iter().map(|group| {
-        vec![
-            Field::or_dash(group.key.as_deref()),
-            Field::from(group.count),
-            Field::from(example(&group.example_reason)),
-        ]
-    });
-    table(screen, &["dead letters", "count", "for example"], groups.collect())?;
+    table(screen, all, providers::COLUMNS)?;
+    table(screen, &snapshot.dead_letters.items, DEAD_LETTER_COLUMNS)?;
 
     let mut all: Vec<_> = snapshot.tenants.items.iter().collect();
     all.sort_by_key(|tenant| std::cmp::Reverse((tenant.stats.queued, tenant.dead)));
-    let rows = all.into_iter().map(|tenant| {
-        let stats = &tenant.stats;
-        vec![
-            Field::from(&tenant.company_id),
-            Field::from(stats.queued),
-            Field::from(stats.delivering),
-            Field::from(tenant.dead),
-            Field::from(stats.current_priority),
-            Field::from(stats.rounds_without_processing),
-            Field::or_dash(stats.waiting_for.as_ref().map(waits_for)),
-        ]
-    });
-    let heads = ["company", "queued", "delivering", "dead", "priority", "rounds", "why"];
-    table(screen, &heads, rows.collect())
+    table(screen, all, TENANT_COLUMNS)
 }
+
+const DEAD_LETTER_COLUMNS: &[Column<DeadLetterGroup>] = &[
+    ("dead letters", |group| Field::or_dash(group.key.as_ref())),
+    ("count", |group| Field::from(group.count)),
+    ("for example", |group| Field::from(clip(&group.example_reason, REASON_SHOWN_MAX_BYTES))),
+];
+
+const TENANT_COLUMNS: &[Column<Tenant>] = &[
+    ("company", |tenant| Field::from(&tenant.company_id)),
+    ("queued", |tenant| Field::from(tenant.stats.queued)),
+    ("delivering", |tenant| Field::from(tenant.stats.delivering)),
+    ("dead", |tenant| Field::from(tenant.dead)),
+    ("priority", |tenant| Field::from(tenant.stats.current_priority)),
+    ("rounds", |tenant| Field::from(tenant.stats.rounds_without_processing)),
+    ("why", |tenant| Field::or_dash(tenant.stats.waiting_for.as_ref().map(waits_for))),
+];
 
 fn heading<W: Write>(snapshot: &Snapshot, screen: &mut Screen<W>) -> io::Result<()> {
     let Snapshot { throughput, ready, dead_letters, .. } = snapshot;
@@ -228,7 +212,7 @@ fn heading<W: Write>(snapshot: &Snapshot, screen: &mut Screen<W>) -> io::Result<
     ))?;
     let this_hour = dead_letters.per_hour.last().map_or(0, |hour| hour.count);
     let counts = ready.counts.as_ref();
-    let count = |of: fn(&recado_wire::health::JobCounts) -> u64| counts.map_or(0, of);
+    let count = |of: fn(&JobCounts) -> u64| counts.map_or(0, of);
     screen.line(format_args!(
         "queued {}  delayed {}  delivering {}  dead {} (+{this_hour} this hour)",
         count(|it| it.ready),
@@ -239,18 +223,21 @@ fn heading<W: Write>(snapshot: &Snapshot, screen: &mut Screen<W>) -> io::Result<
 }
 
 /// A table of its first few rows, with a line above; none when there is nothing to say.
-fn table<W: Write>(screen: &mut Screen<W>, heads: &[&str], mut rows: Vec<Vec<Field>>) -> io::Result<()> {
-    if rows.is_empty() {
+fn table<'a, W: Write, T: 'a>(
+    screen: &mut Screen<W>,
+    items: impl IntoIterator<Item = &'a T>,
+    columns: &[Column<T>],
+) -> io::Result<()> {
+    let items: Vec<_> = items.into_iter().collect();
+    if items.is_empty() {
         return Ok(());
     }
-    let more = rows.len().saturating_sub(ROWS_MAX);
-    rows.truncate(ROWS_MAX);
     screen.line("")?;
-    screen.table(heads, rows)?;
-    if more > 0 {
-        screen.line(screen.painted(Paint::Faint, format_args!("and {more} more")))?;
+    screen.table(items.iter().take(ROWS_MAX).copied(), columns)?;
+    match items.len().saturating_sub(ROWS_MAX) {
+        0 => Ok(()),
+        more => screen.line(screen.painted(Paint::Faint, format_args!("and {more} more"))),
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -296,7 +283,7 @@ mod tests {
     #[test]
     fn a_glance_says_what_happens_and_nothing_steers_the_terminal() {
         let mut screen = Screen::new(Vec::new(), Some(100));
-        draw(&snapshot(), &mut screen).unwrap();
+        draw(&mut screen, &snapshot()).unwrap();
         let text = String::from_utf8(screen.into_inner()).unwrap();
         for words in ["sent 12/s", "dead 4 (+3 this hour)", "email", "acme", "embedded 1.0 MiB", "and 4 more"]
         {

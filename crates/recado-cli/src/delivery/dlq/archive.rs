@@ -2,16 +2,17 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use recado_client::Client;
-use recado_terminal::{Screen, clean};
-use recado_wire::archive::{ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportResult};
+use recado_core::words::counted;
+use recado_terminal::{Form, Screen, clean};
+use recado_wire::archive::{ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportResult};
 
-use super::Filters;
+use super::SearchArgs;
 use crate::out_file::OutFile;
-use crate::{Done, ServerArgs, Stop};
+use crate::{AskArgs, Done, ServerArgs, Stop};
 
 /// Bytes at most that one request brings, well below what a server takes.
 const BATCH_MAX_BYTES: usize = 8 << 20;
@@ -37,20 +38,18 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    filters: Filters,
+    search: SearchArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("json", |arg| arg.help("Print JSON, one answer a request")))]
 pub struct ImportArgs {
     /// A file of the archive, or what `recado dlq export` wrote.
     file: PathBuf,
-    /// Print JSON, one answer a request.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
@@ -59,7 +58,7 @@ pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
             FormatArg::Ndjson => ExportFormat::Ndjson,
             FormatArg::Csv => ExportFormat::Csv,
         }),
-        filter: args.filters.into(),
+        filter: args.search.into(),
     };
     let mut export = args.server.client()?.export_dead_letters(&query).await?;
     let Some(path) = &args.out else {
@@ -69,9 +68,9 @@ pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
                     .split('\n')
                     .map(|line| clean(line).into_owned())
                     .collect::<Vec<_>>();
-                screen.text(&lines.join("\n"))?;
+                screen.text(lines.join("\n"))?;
             } else {
-                screen.bytes(&piece)?;
+                screen.text(&piece)?;
             }
         }
         return Ok(());
@@ -88,86 +87,50 @@ pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
 }
 
 pub async fn import(args: ImportArgs, screen: &mut Screen) -> Done {
-    let client = args.server.client()?;
-    let mut sum = Sum::default();
-    let mut batch = Batch::default();
-    let cannot = |error: std::io::Error| cannot_read(&args.file, &error);
-    let file = File::open(&args.file).map_err(cannot)?;
+    let client = args.ask.client()?;
+    let mut import = Import::default();
+    let cannot_read =
+        |error: std::io::Error| Stop::Failed(format!("cannot read {}: {error}", args.file.display()));
+    let file = File::open(&args.file).map_err(cannot_read)?;
     for (number, line) in (1..).zip(BufReader::new(file).split(b'\n')) {
-        let line = line.map_err(cannot)?;
+        let line = line.map_err(cannot_read)?;
         if line.trim_ascii().is_empty() {
             continue;
         }
-        if batch.numbers.len() == IMPORT_LINES_MAX || batch.bytes.len() + line.len() >= BATCH_MAX_BYTES {
-            send(&client, std::mem::take(&mut batch), &mut sum, args.json, screen).await?;
+        if import.numbers.len() == IMPORT_LINES_MAX || import.lines.len() + line.len() >= BATCH_MAX_BYTES {
+            import.send(&client, &args.ask, screen).await?;
         }
-        batch.push(number, &line);
+        import.lines.extend_from_slice(&line);
+        import.lines.push(b'\n');
+        import.numbers.push(number);
     }
-    if !batch.numbers.is_empty() {
-        send(&client, batch, &mut sum, args.json, screen).await?;
+    if !import.numbers.is_empty() {
+        import.send(&client, &args.ask, screen).await?;
     }
-    if !args.json {
-        let left = match sum.known {
-            0 => String::new(),
-            known => format!("; {known} left alone: already here, sent or given up"),
-        };
-        screen.line(format_args!("{} came back{left}", sum.imported))?;
-    }
-    if sum.refused == 0 {
-        return Ok(());
-    }
-    let more = sum.refused - sum.named.len() as u64;
-    let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
-    let refused = match sum.refused {
-        1 => "1 line was refused".to_owned(),
-        count => format!("{count} lines were refused"),
-    };
-    Err(Stop::Failed(format!("{refused}:\n{}{more}", sum.named.join("\n"))))
+    import.end(args.ask.form.get(), screen)
 }
 
-fn cannot_read(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::Failed(format!("cannot read {}: {error}", path.display()))
-}
-
-/// Lines on their way, and which lines of the file they are.
+/// An import under way.
 #[derive(Default)]
-struct Batch {
-    bytes: Vec<u8>,
+struct Import {
+    /// Lines of the next request, and their numbers in the file.
+    lines: Vec<u8>,
     numbers: Vec<u64>,
-}
-
-impl Batch {
-    fn push(&mut self, number: u64, line: &[u8]) {
-        self.bytes.extend_from_slice(line);
-        self.bytes.push(b'\n');
-        self.numbers.push(number);
-    }
-}
-
-async fn send(client: &Client, batch: Batch, sum: &mut Sum, as_json: bool, screen: &mut Screen) -> Done {
-    let answer = client.import_dead_letters(batch.bytes).await?;
-    if as_json {
-        screen.json(&answer)?;
-    }
-    sum.add(&answer, &batch.numbers);
-    Ok(())
-}
-
-/// Results of all lines so far.
-#[derive(Default)]
-struct Sum {
     imported: u64,
     known: u64,
     refused: u64,
+    /// The first lines that were refused, and why.
     named: Vec<String>,
 }
 
-impl Sum {
-    fn add(&mut self, answer: &ImportAnswer, numbers: &[u64]) {
+impl Import {
+    async fn send(&mut self, client: &Client, ask: &AskArgs, screen: &mut Screen) -> Done {
+        let answer = client.import_dead_letters(std::mem::take(&mut self.lines)).await?;
+        ask.show(screen, &answer, |_, _| Ok(()))?;
         self.imported += answer.imported;
         self.known += answer.known;
         self.refused += answer.refused;
-        let lines = answer.items.iter().zip(numbers);
+        let lines = answer.items.iter().zip(self.numbers.drain(..));
         let refused = lines.filter(|(item, _)| item.result == ImportResult::Refused);
         for (item, number) in refused.take(REFUSED_SHOWN_MAX.saturating_sub(self.named.len())) {
             let why = item.error.as_ref().map(|problem| problem.detail.as_str()).unwrap_or_default();
@@ -175,5 +138,25 @@ impl Sum {
             let why = why.strip_prefix(&within).unwrap_or(why);
             self.named.push(format!("line {number} {why}"));
         }
+        Ok(())
+    }
+
+    fn end(self, form: Form, screen: &mut Screen) -> Done {
+        if form == Form::Text {
+            let left = match self.known {
+                0 => String::new(),
+                known => format!("; {known} left alone: already here, sent or given up"),
+            };
+            screen.line(format_args!("{} came back{left}", self.imported))?;
+        }
+        if self.refused == 0 {
+            return Ok(());
+        }
+        let more = match self.refused - self.named.len() as u64 {
+            0 => String::new(),
+            more => format!("\nand {more} more"),
+        };
+        let refused = counted(self.refused, "line was", "lines were");
+        Err(Stop::Failed(format!("{refused} refused:\n{}{more}", self.named.join("\n"))))
     }
 }

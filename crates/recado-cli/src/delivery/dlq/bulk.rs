@@ -3,25 +3,26 @@
 //! Ids that are written out are taken at their word. What a filter chooses is counted first, said, and asked
 //! about; then the server does it, and this process only watches.
 
-use recado_core::words::counted;
-use recado_terminal::{Field, Paint, Screen, clean};
 use std::io;
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use recado_client::Client;
+use recado_client::{Client, ClientError};
+use recado_core::JobId;
 use recado_core::reason::clip;
-use recado_core::{CompanyId, JobId, RouteName, Timestamp};
+use recado_core::words::counted;
+use recado_terminal::{Column, Field, Paint, Screen, clean};
 use recado_wire::bulk::{
-    Bulk, BulkAct, BulkCount, BulkFilter, BulkRequest, BulkState, CANARY_MAX, CanaryState, RATE_MAX,
+    Bulk, BulkAct, BulkCount, BulkFilter, BulkRequest, BulkSample, BulkState, CANARY_MAX, CanaryState,
+    RATE_MAX,
 };
-use recado_wire::dlq::{DeadLetterFilter, ReplayRequest};
+use recado_wire::dlq::{DeadLetterFilter, Discarded, ReplayRequest, ReplayStarted};
+use serde::Serialize;
 
-use super::REASON_SHOWN_MAX_BYTES;
+use super::{Filters, REASON_SHOWN_MAX_BYTES};
 use crate::confirm::confirm;
-use crate::delivery::jobs::{company, route};
-use crate::{Done, ServerArgs, Stop, data};
+use crate::{AskArgs, Done, Stop, data};
 
 /// Between two looks at how far the server came.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -30,24 +31,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which")]
 struct ChosenArgs {
-    /// Only those of this tenant.
-    #[arg(long, value_name = "ID", value_parser = company)]
-    company: Option<CompanyId>,
-    /// Only those of this route.
-    #[arg(long, value_name = "ROUTE", value_parser = route)]
-    route: Option<RouteName>,
-    /// Only those whose last failure has this code.
-    #[arg(long, value_name = "CODE")]
-    code: Option<String>,
-    /// Only those that failed alike.
-    #[arg(long, value_name = "FINGERPRINT")]
-    fingerprint: Option<String>,
-    /// Only those moved here at or after this time.
-    #[arg(long, value_name = "TIME")]
-    since: Option<Timestamp>,
-    /// Only those moved here before this time.
-    #[arg(long, value_name = "TIME")]
-    until: Option<Timestamp>,
+    #[command(flatten)]
+    filters: Filters,
     /// Every one.
     #[arg(long)]
     all: bool,
@@ -91,11 +76,8 @@ pub struct ReplayArgs {
     /// Reason, for the audit trail.
     #[arg(long)]
     note: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
@@ -112,11 +94,8 @@ pub struct DiscardArgs {
     /// Reason, for the audit trail.
     #[arg(long)]
     reason: String,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
@@ -126,11 +105,8 @@ pub struct BulkArgs {
     /// Stop it; what it has done stays done.
     #[arg(long, requires = "id")]
     stop: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 impl ChosenArgs {
@@ -138,23 +114,15 @@ impl ChosenArgs {
     fn filter(self, reason: Option<String>, job_ids: &[String]) -> Result<Option<BulkFilter>, Stop> {
         let ids: Result<Vec<_>, _> = job_ids.iter().map(|id| JobId::new(id.as_str())).collect();
         let ids = ids.map_err(|error| Stop::Usage(format!("a job's id {error}")))?;
-        let entries = DeadLetterFilter {
-            company_id: self.company,
-            route: self.route,
-            last_failure_code: self.code,
-            reason,
-            fingerprint: self.fingerprint,
-            since: self.since,
-            until: self.until,
-        };
+        let entries = self.filters.with_reason(reason);
         match (entries == DeadLetterFilter::default(), self.all) {
-            (false, true) => Err(Stop::Usage("--all stands beside a filter; give one of the two".to_owned())),
+            (false, true) => Err(Stop::usage("--all stands beside a filter; give one of the two")),
             (true, true) if !ids.is_empty() => {
-                Err(Stop::Usage("--all stands beside ids; give one of the two".to_owned()))
+                Err(Stop::usage("--all stands beside ids; give one of the two"))
             }
-            (true, false) if ids.is_empty() => Err(Stop::Usage(
-                "say which: ids, a filter such as --code 550 or --company acme, or --all".to_owned(),
-            )),
+            (true, false) if ids.is_empty() => {
+                Err(Stop::usage("say which: ids, a filter such as --code 550 or --company acme, or --all"))
+            }
             (true, false) => Ok(None),
             (true, true) | (false, false) => {
                 Ok(Some(BulkFilter { entries, job_ids: (!ids.is_empty()).then_some(ids) }))
@@ -164,59 +132,52 @@ impl ChosenArgs {
 }
 
 pub async fn replay(args: ReplayArgs, screen: &mut Screen) -> Done {
-    let client = args.server.client()?;
+    let client = args.ask.client()?;
     let data = args.data.as_deref().map(data::read).transpose()?;
     let filter = args.chosen.filter(args.reason, &args.job_ids)?;
     if data.is_some() && (filter.is_some() || args.job_ids.len() > 1) {
-        return Err(Stop::Usage("--data corrects one job; name one".to_owned()));
+        return Err(Stop::usage("--data corrects one job; name one"));
     }
     if args.original && filter.is_some() {
-        return Err(Stop::Usage("--original is for jobs that are named; name them".to_owned()));
+        return Err(Stop::usage("--original is for jobs that are named; name them"));
     }
     let by_pace = args.pace.dry_run || args.pace.rate.is_some() || args.canary.is_some();
     if let Some(filter) = filter.or_else(|| by_pace.then(|| named(&args.job_ids))) {
-        let request = BulkRequest {
-            filter,
-            dry_run: None,
-            rate_per_second: args.pace.rate,
-            canary: args.canary,
-            reason: None,
-            note: args.note,
-        };
-        return begin(&client, BulkAct::Replay, request, &args.pace, args.json, screen).await;
+        let (canary, note) = (args.canary, args.note);
+        let request = BulkRequest { filter, canary, note, ..BulkRequest::default() };
+        return begin(&client, BulkAct::Replay, request, &args.pace, &args.ask, screen).await;
     }
     let request = ReplayRequest { data, original: args.original.then_some(true), note: args.note };
-    let mut failures = Vec::new();
-    for id in &args.job_ids {
-        match client.replay(id, &request).await {
-            Ok(started) if args.json => screen.json(&started)?,
-            Ok(started) => screen.line(format_args!("{} is on its way", started.job_id))?,
-            Err(error) => failures.push(format!("{id}: {error}")),
-        }
-    }
-    if failures.is_empty() { Ok(()) } else { Err(Stop::Failed(failures.join("\n"))) }
+    let replay = async |id: &str| client.replay(id, &request).await;
+    let line = |started: &ReplayStarted| format!("{} is on its way", started.job_id);
+    each(&args.job_ids, replay, line, &args.ask, screen).await
 }
 
 pub async fn discard(args: DiscardArgs, screen: &mut Screen) -> Done {
-    let client = args.server.client()?;
+    let client = args.ask.client()?;
     let filter = args.chosen.filter(args.reason_contains, &args.job_ids)?;
     let by_pace = args.pace.dry_run || args.pace.rate.is_some();
     if let Some(filter) = filter.or_else(|| by_pace.then(|| named(&args.job_ids))) {
-        let request = BulkRequest {
-            filter,
-            dry_run: None,
-            rate_per_second: args.pace.rate,
-            canary: None,
-            reason: Some(args.reason),
-            note: None,
-        };
-        return begin(&client, BulkAct::Discard, request, &args.pace, args.json, screen).await;
+        let request = BulkRequest { filter, reason: Some(args.reason), ..BulkRequest::default() };
+        return begin(&client, BulkAct::Discard, request, &args.pace, &args.ask, screen).await;
     }
+    let discard = async |id: &str| client.discard(id, &args.reason).await;
+    let line = |discarded: &Discarded| format!("{} {}", discarded.job_id, discarded.status);
+    each(&args.job_ids, discard, line, &args.ask, screen).await
+}
+
+/// Acts on each job that is named, and tells of all failures at the end.
+async fn each<T: Serialize>(
+    ids: &[String],
+    act: impl AsyncFn(&str) -> Result<T, ClientError>,
+    line: impl Fn(&T) -> String,
+    ask: &AskArgs,
+    screen: &mut Screen,
+) -> Done {
     let mut failures = Vec::new();
-    for id in &args.job_ids {
-        match client.discard(id, &args.reason).await {
-            Ok(discarded) if args.json => screen.json(&discarded)?,
-            Ok(discarded) => screen.line(format_args!("{} {}", discarded.job_id, discarded.status))?,
+    for id in ids {
+        match act(id).await {
+            Ok(done) => ask.show(screen, &done, |screen, done| screen.line(line(done)))?,
             Err(error) => failures.push(format!("{id}: {error}")),
         }
     }
@@ -241,15 +202,16 @@ async fn begin(
     act: BulkAct,
     request: BulkRequest,
     pace: &PaceArgs,
-    as_json: bool,
+    ask: &AskArgs,
     screen: &mut Screen,
 ) -> Done {
+    let request = BulkRequest { rate_per_second: pace.rate, ..request };
     let count = client.count_bulk(word(act), &request).await?;
     if pace.dry_run {
-        return show_count(&count, as_json, screen);
+        return ask.show(screen, &count, show_count);
     }
     if count.total == 0 {
-        return Err(Stop::Failed("no dead letter matches; nothing was touched".to_owned()));
+        return Err(Stop::failed("no dead letter matches; nothing was touched"));
     }
     // Named ones have been chosen by hand.
     if count.total > 1 && !pace.yes && request.filter.job_ids.is_none() {
@@ -263,47 +225,33 @@ async fn begin(
         BulkAct::Discard => client.discard_all(&request).await?,
     };
     let bulk = follow(client, bulk).await?;
-    if as_json {
-        screen.json(&bulk)?;
-    } else {
-        show(&bulk, screen)?;
-    }
+    ask.show(screen, &bulk, show)?;
     match bulk.state {
         BulkState::Done | BulkState::Running => Ok(()),
-        BulkState::Stopped | BulkState::Failed => Err(Stop::Failed(
-            bulk.stopped_because.map_or_else(|| "it did not end well".to_owned(), Into::into),
-        )),
+        BulkState::Stopped | BulkState::Failed => {
+            Err(Stop::failed(bulk.stopped_because.as_deref().unwrap_or("it did not end well")))
+        }
     }
 }
 
-fn show_count(count: &BulkCount, as_json: bool, screen: &mut Screen) -> Done {
-    if as_json {
-        screen.json(count)?;
+fn show_count(screen: &mut Screen, count: &BulkCount) -> io::Result<()> {
+    let dead_letters = counted(count.total, "dead letter", "dead letters");
+    screen.line(format_args!("would {} {dead_letters}; nothing was touched", word(count.act)))?;
+    if count.sample.is_empty() {
         return Ok(());
     }
-    screen.line(format_args!(
-        "would {} {}; nothing was touched",
-        word(count.act),
-        counted(count.total, "dead letter", "dead letters")
-    ))?;
-    if !count.sample.is_empty() {
-        screen.line("")?;
-    }
-    let rows = count.sample.iter().map(|entry| {
-        vec![
-            Field::from(&entry.job_id),
-            Field::from(&entry.route),
-            Field::from(&entry.company_id),
-            Field::time(entry.moved_to_dlq_at),
-            Field::or_dash(entry.last_failure_code.as_deref()),
-            Field::from(clip(&entry.last_failure_reason, REASON_SHOWN_MAX_BYTES)),
-        ]
-    });
-    if !count.sample.is_empty() {
-        screen.table(&["job", "route", "company", "moved", "code", "reason"], rows.collect())?;
-    }
-    Ok(())
+    screen.line("")?;
+    screen.table(&count.sample, SAMPLE_COLUMNS)
 }
+
+const SAMPLE_COLUMNS: &[Column<BulkSample>] = &[
+    ("job", |entry| Field::from(&entry.job_id)),
+    ("route", |entry| Field::from(&entry.route)),
+    ("company", |entry| Field::from(&entry.company_id)),
+    ("moved", |entry| Field::time(entry.moved_to_dlq_at)),
+    ("code", |entry| Field::or_dash(entry.last_failure_code.as_ref())),
+    ("reason", |entry| Field::from(clip(&entry.last_failure_reason, REASON_SHOWN_MAX_BYTES))),
+];
 
 /// Watches until it has ended. Ctrl-C stops the watching and leaves it running.
 async fn follow(client: &Client, mut bulk: Bulk) -> Result<Bulk, Stop> {
@@ -345,28 +293,30 @@ fn state(bulk: &Bulk) -> Field {
     }
 }
 
-fn show(bulk: &Bulk, screen: &mut Screen) -> io::Result<()> {
-    let mut facts = vec![
+fn progress(bulk: &Bulk) -> Field {
+    Field::from(format_args!("{} of {}", bulk.done, bulk.total))
+}
+
+fn show(screen: &mut Screen, bulk: &Bulk) -> io::Result<()> {
+    let if_not_zero = |count: u64| Field::if_any((count > 0).then_some(count));
+    let canary = bulk.canary.as_ref().map(|canary| match canary.state {
+        CanaryState::Starting => "starting".to_owned(),
+        CanaryState::Waiting => note(bulk),
+        CanaryState::Delivered => format!("{} delivered", canary.job_ids.len()),
+        CanaryState::Died => "died".to_owned(),
+    });
+    screen.pairs([
         ("bulk", Field::painted(&bulk.id, Paint::Strong)),
         ("act", Field::from(word(bulk.act))),
         ("state", state(bulk)),
-        ("done", Field::from(format_args!("{} of {}", bulk.done, bulk.total))),
-    ];
-    facts.extend((bulk.skipped > 0).then(|| ("skipped", Field::from(bulk.skipped))));
-    facts.extend((bulk.failed > 0).then(|| ("failed", Field::painted(bulk.failed, Paint::Bad))));
-    facts.extend((bulk.left > 0).then(|| ("left", Field::from(bulk.left))));
-    if let Some(canary) = &bulk.canary {
-        let words = match canary.state {
-            CanaryState::Starting => "starting".to_owned(),
-            CanaryState::Waiting => note(bulk),
-            CanaryState::Delivered => format!("{} delivered", canary.job_ids.len()),
-            CanaryState::Died => "died".to_owned(),
-        };
-        facts.push(("canary", Field::from(words)));
-    }
-    facts.extend(bulk.actor.as_ref().map(|actor| ("by", Field::from(actor))));
-    facts.extend(bulk.stopped_because.as_ref().map(|why| ("because", Field::from(why))));
-    screen.pairs(facts)?;
+        ("done", progress(bulk)),
+        ("skipped", if_not_zero(bulk.skipped)),
+        ("failed", if_not_zero(bulk.failed).with_paint(Paint::Bad)),
+        ("left", if_not_zero(bulk.left)),
+        ("canary", Field::if_any(canary)),
+        ("by", Field::if_any(bulk.actor.as_ref())),
+        ("because", Field::if_any(bulk.stopped_because.as_ref())),
+    ])?;
     for failure in &bulk.failures {
         let reason = clip(&failure.reason, REASON_SHOWN_MAX_BYTES);
         screen.line(format_args!("  {}: {}", clean(failure.job_id.as_str()), clean(reason)))?;
@@ -377,34 +327,22 @@ fn show(bulk: &Bulk, screen: &mut Screen) -> io::Result<()> {
     Ok(())
 }
 
+const COLUMNS: &[Column<Bulk>] = &[
+    ("bulk", |bulk| Field::from(&bulk.id)),
+    ("act", |bulk| Field::from(word(bulk.act))),
+    ("state", state),
+    ("done", progress),
+    ("started", |bulk| Field::time(bulk.started_at)),
+    ("by", |bulk| Field::or_dash(bulk.actor.as_ref())),
+    ("because", |bulk| Field::or_dash(bulk.stopped_because.as_ref())),
+];
+
 pub async fn bulk(args: BulkArgs, screen: &mut Screen) -> Done {
-    let client = args.server.client()?;
+    let client = args.ask.client()?;
     let Some(id) = &args.id else {
         let list = client.bulks().await?;
-        if args.json {
-            screen.json(&list)?;
-            return Ok(());
-        }
-        let row = |bulk: &Bulk| {
-            vec![
-                Field::from(&bulk.id),
-                Field::from(word(bulk.act)),
-                state(bulk),
-                Field::from(format_args!("{} of {}", bulk.done, bulk.total)),
-                Field::time(bulk.started_at),
-                Field::or_dash(bulk.actor.as_deref()),
-                Field::or_dash(bulk.stopped_because.as_deref()),
-            ]
-        };
-        let heads = ["bulk", "act", "state", "done", "started", "by", "because"];
-        screen.table(&heads, list.items.iter().map(row).collect())?;
-        return Ok(());
+        return args.ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS));
     };
     let bulk = if args.stop { client.stop_bulk(id).await? } else { client.bulk(id).await? };
-    if args.json {
-        screen.json(&bulk)?;
-    } else {
-        show(&bulk, screen)?;
-    }
-    Ok(())
+    args.ask.show(screen, &bulk, show)
 }

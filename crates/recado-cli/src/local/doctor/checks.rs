@@ -1,9 +1,5 @@
 //! The single looks. Each answers with what it found and, when that is not good, with what to do.
 
-use recado_config::catalogue::Environment;
-use recado_config::units::about_size;
-use recado_config::{Config, Inputs};
-use recado_core::words::counted;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -11,11 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use recado_client::{Client, ClientError};
+use recado_config::catalogue::Environment;
+use recado_config::units::about_size;
+use recado_config::{Config, Inputs};
 use recado_core::Timestamp;
+use recado_core::words::counted;
 use recado_wire::alerts::Alert;
 use recado_wire::health::{Health, Ready};
 
-use super::{Finding, State};
+use super::{Finding, ServerState};
 
 /// Time for timing durable writes.
 const FSYNC_TIMED: Duration = Duration::from_millis(400);
@@ -34,11 +34,7 @@ pub fn configuration(config: &Config, inputs: &Inputs) -> Vec<Finding> {
     let mut findings = vec![Finding::good("configuration", format!("{file}, {}", config.environment))];
     for other in Environment::ALL.into_iter().filter(|other| *other != config.environment) {
         if let Err(faults) = Config::check_elsewhere(inputs, other) {
-            findings.push(Finding::note(
-                "configuration elsewhere",
-                format!("faulty in {other}"),
-                faults.to_string(),
-            ));
+            findings.push(Finding::note("configuration elsewhere", format!("faulty in {other}"), faults));
         }
     }
     findings.extend(config.file.as_deref().and_then(readable_by_others));
@@ -46,10 +42,8 @@ pub fn configuration(config: &Config, inputs: &Inputs) -> Vec<Finding> {
     findings.push(if usable.is_empty() {
         Finding::note("routes", "none takes jobs", "`recado config show` says what each one lacks")
     } else {
-        Finding::good(
-            "routes",
-            format!("{} of {} take jobs: {}", usable.len(), config.routes.len(), usable.join(", ")),
-        )
+        let (count, of, names) = (usable.len(), config.routes.len(), usable.join(", "));
+        Finding::good("routes", format!("{count} of {of} take jobs: {names}"))
     });
     findings
 }
@@ -67,7 +61,7 @@ fn readable_by_others(file: &str) -> Option<Finding> {
 }
 
 /// The directory, who has it, how much room there is and how fast it is.
-pub fn data_dir(config: &Config, running: bool, now: Timestamp) -> Vec<Finding> {
+pub fn data_dir(config: &Config, server: ServerState, now: Timestamp) -> Vec<Finding> {
     let dir = &config.settings.store.data_dir;
     let shown = dir.display();
     let there = nearest_existing(dir);
@@ -87,7 +81,9 @@ pub fn data_dir(config: &Config, running: bool, now: Timestamp) -> Vec<Finding> 
     };
     findings.push(match recado_store_embedded::lock_holder(dir) {
         None => Finding::good("lock", "no process has the data directory"),
-        Some(holder) if running => Finding::good("lock", format!("process {holder} has it, and the server answers")),
+        Some(holder) if server == ServerState::Answers => {
+            Finding::good("lock", format!("process {holder} has it, and the server answers"))
+        }
         Some(holder) => Finding::bad(
             "lock",
             format!("process {holder} has the data directory, and no server answers"),
@@ -98,11 +94,8 @@ pub fn data_dir(config: &Config, running: bool, now: Timestamp) -> Vec<Finding> 
     findings.push(speed(&rate));
     if rate.skew > SKEW_MAX {
         let found = format!("the file system's clock is {} s away from this machine's", rate.skew.as_secs());
-        findings.push(Finding::note(
-            "file times",
-            found,
-            "synchronise the clocks of this machine and its file server",
-        ));
+        let fix = "synchronise the clocks of this machine and its file server";
+        findings.push(Finding::note("file times", found, fix));
     }
     findings
 }
@@ -176,11 +169,8 @@ struct Rate {
 fn speed(rate: &Rate) -> Finding {
     let found = format!("{:.0} durable writes a second, one after the other", rate.per_second);
     if rate.per_second < FSYNC_RATE_LOW {
-        Finding::note(
-            "disk speed",
-            found,
-            "jobs that arrive together share a write, yet a faster disk would help",
-        )
+        let fix = "jobs that arrive together share a write, yet a faster disk would help";
+        Finding::note("disk speed", found, fix)
     } else {
         Finding::good("disk speed", found)
     }
@@ -213,17 +203,19 @@ fn fsync_rate(dir: &Path, now: Timestamp) -> std::io::Result<Rate> {
     measured
 }
 
-pub async fn port(config: &Config, running: bool) -> Finding {
+pub async fn port(config: &Config, server: ServerState) -> Finding {
     let address = config.settings.server.listen;
-    match tokio::net::TcpListener::bind(address).await {
-        Ok(_) if running => Finding::note(
+    match (tokio::net::TcpListener::bind(address).await, server) {
+        (Ok(_), ServerState::Answers) => Finding::note(
             "port",
             format!("{address} is free, though a server answers at the URL"),
             "the running server uses another configuration: compare --config and --listen",
         ),
-        Ok(_) => Finding::good("port", format!("{address} is free")),
-        Err(_) if running => Finding::good("port", format!("{address} is in use, and the server answers")),
-        Err(error) => Finding::bad(
+        (Ok(_), ServerState::Silent) => Finding::good("port", format!("{address} is free")),
+        (Err(_), ServerState::Answers) => {
+            Finding::good("port", format!("{address} is in use, and the server answers"))
+        }
+        (Err(error), ServerState::Silent) => Finding::bad(
             "port",
             format!("cannot listen on {address}: {error}"),
             "end the program that listens there, or choose another address with --listen",
@@ -234,14 +226,10 @@ pub async fn port(config: &Config, running: bool) -> Finding {
 pub fn clock(now: Timestamp) -> Finding {
     let [first, last] = YEARS.map(|year| year.parse::<Timestamp>().unwrap_or_default());
     if (first..last).contains(&now) {
-        Finding::good("clock", now.to_string())
-    } else {
-        Finding::bad(
-            "clock",
-            format!("{now} cannot be right"),
-            "set the time, for example with `timedatectl set-ntp true`",
-        )
+        return Finding::good("clock", now);
     }
+    let fix = "set the time, for example with `timedatectl set-ntp true`";
+    Finding::bad("clock", format!("{now} cannot be right"), fix)
 }
 
 pub async fn server(client: &Client, health: Result<Health, ClientError>, url: &str) -> Vec<Finding> {
@@ -249,35 +237,28 @@ pub async fn server(client: &Client, health: Result<Health, ClientError>, url: &
         Ok(health) => health,
         Err(error) => {
             let fix = "start one with `recado serve`, or give its address with --url";
-            return vec![Finding { state: State::Note, ..Finding::bad("server", error.to_string(), fix) }];
+            return vec![Finding::note("server", error, fix)];
         }
     };
     let mut findings = vec![Finding::good("server", format!("{url} answers, version {}", health.version))];
     findings.push(match client.ready().await {
         Ok(ready) if ready.status == Ready::Ready => {
             let counts = ready.counts.map(|counts| {
-                let waiting = counts.delayed + counts.ready;
-                format!(
-                    ": {waiting} waiting, {} under way, {}",
-                    counts.leased,
-                    counted(counts.dead_letters, "dead letter", "dead letters")
-                )
+                let (waiting, leased) = (counts.delayed + counts.ready, counts.leased);
+                let dead_letters = counted(counts.dead_letters, "dead letter", "dead letters");
+                format!(": {waiting} waiting, {leased} under way, {dead_letters}")
             });
             Finding::good("ready", format!("it takes jobs{}", counts.unwrap_or_default()))
         }
-        Ok(ready) => {
-            let why = if ready.reasons.is_empty() {
-                "it does not say why".to_owned()
-            } else {
-                ready.reasons.join("; ")
-            };
-            Finding::bad("ready", why, "look at the server's log")
+        Ok(ready) if ready.reasons.is_empty() => {
+            Finding::bad("ready", "it does not say why", "look at the server's log")
         }
-        Err(error) => Finding::bad("ready", error.to_string(), "look at the server's log"),
+        Ok(ready) => Finding::bad("ready", ready.reasons.join("; "), "look at the server's log"),
+        Err(error) => Finding::bad("ready", error, "look at the server's log"),
     });
     if let Err(error) = client.openapi().await {
         let fix = "give the server's token with --token or RECADO_TOKEN";
-        findings.push(Finding::bad("token", error.to_string(), fix));
+        findings.push(Finding::bad("token", error, fix));
     }
     findings
 }

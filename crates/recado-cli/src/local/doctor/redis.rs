@@ -59,19 +59,15 @@ async fn speed(link: &Link) -> Finding {
     for _ in 0..ANSWERS_TIMED {
         match link.ping().await {
             Ok(took) => whole += took,
-            Err(error) => {
-                return Finding::bad("store speed", error.to_string(), "see its log and the network");
-            }
+            Err(error) => return Finding::bad("store speed", error, "see its log and the network"),
         }
     }
     let each = whole / ANSWERS_TIMED;
     let found = format!("{:.1} ms for an answer", each.as_secs_f64() * 1_000.0);
-    match each > ANSWER_SLOW {
-        true => {
-            Finding::note("store speed", found, "put the nodes near Redis: every job asks it a few times")
-        }
-        false => Finding::good("store speed", found),
+    if each <= ANSWER_SLOW {
+        return Finding::good("store speed", found);
     }
+    Finding::note("store speed", found, "put the nodes near Redis: every job asks it a few times")
 }
 
 fn skew(link: &Link) -> Option<Finding> {

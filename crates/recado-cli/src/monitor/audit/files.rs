@@ -22,10 +22,10 @@ pub fn page(dir: &Path, asked: &AuditQuery) -> Result<AuditList, Stop> {
         since: asked.since,
         until: asked.until,
         order: if newest_first { Order::NewestFirst } else { Order::OldestFirst },
-        beyond: beyond.map_err(|_| Stop::Usage("--cursor is not one of these files".to_owned()))?,
+        beyond: beyond.map_err(|_| Stop::usage("--cursor is not one of these files"))?,
         limit: asked.limit.unwrap_or(recado_wire::PAGE_ITEMS_DEFAULT) as usize,
     };
-    let page = search(dir, &query).map_err(|error| Stop::Failed(error.to_string()))?;
+    let page = search(dir, &query).map_err(Stop::failed)?;
     let mut items = Vec::new();
     for record in &page.records {
         let mut steps = AuditItem::steps(&record.event(), Some(&archived(record)));

@@ -1,18 +1,17 @@
 //! `recado audit show` and `recado audit export`.
 
-use recado_core::words::counted;
-use recado_terminal::{Field, Screen, clean_json};
 use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use recado_audit::Identity;
+use recado_core::words::counted;
 use recado_core::{AuditKind, Timestamp};
-use recado_wire::audit::{AuditItem, AuditList, AuditOrder, AuditQuery};
+use recado_terminal::{Column, Field, Screen, clean_json};
+use recado_wire::audit::{AuditItem, AuditList, AuditOrder, AuditQuery, AuditSubject};
 
-use super::{Person, files, person};
+use super::{files, person};
 use crate::out_file::OutFile;
-use crate::{Done, ServerArgs, Stop};
+use crate::{AskArgs, Done, ServerArgs, Stop, show_cursor};
 
 /// Records that are asked for at a time while everything is written out.
 const PAGE_RECORDS: u32 = 1_000;
@@ -90,18 +89,15 @@ pub struct ShowArgs {
     /// Read the files in this directory, without a server.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// All about one person: user=ID, correlation=ID, claim=ID or job=ID.
     #[arg(long, value_name = "WHO", value_parser = person)]
-    subject: Option<Person>,
+    subject: Option<AuditSubject>,
     #[command(flatten)]
     filters: Filters,
     /// File to write [default: standard output].
@@ -124,19 +120,12 @@ async fn page(query: &AuditQuery, dir: Option<&PathBuf>, server: &ServerArgs) ->
 pub async fn show(args: ShowArgs, screen: &mut Screen) -> Done {
     let order = if args.oldest { AuditOrder::Oldest } else { AuditOrder::Newest };
     let query = AuditQuery { cursor: args.cursor, ..args.filters.query(order, args.limit) };
-    let list = page(&query, args.dir.as_ref(), &args.server).await?;
-    if args.json {
-        screen.json(&list)?;
-        return Ok(());
-    }
-    let heads =
-        ["time", "kind", "claim", "company", "attempt", "class", "retry", "rule", "by", "reason", "record"];
-    let records = list.items.chunk_by(same_record);
-    screen.table(&heads, records.filter_map(|steps| steps.first().map(row)).collect())?;
-    if let Some(cursor) = list.next_cursor {
-        screen.line(format_args!("\nThere is more: --cursor {cursor}"))?;
-    }
-    Ok(())
+    let list = page(&query, args.dir.as_ref(), &args.ask.server).await?;
+    args.ask.show(screen, &list, |screen, list| {
+        let records = list.items.chunk_by(same_record);
+        screen.table(records.filter_map(|steps| steps.first()), COLUMNS)?;
+        show_cursor(screen, list.next_cursor.as_ref())
+    })
 }
 
 /// Steps of one record stand together, and differ in what they are alone.
@@ -144,40 +133,36 @@ fn same_record(one: &AuditItem, other: &AuditItem) -> bool {
     AuditItem { event: other.event, ..one.clone() } == *other && one.event != other.event
 }
 
-fn row(item: &AuditItem) -> Vec<Field> {
-    let about = Some(&*item.claim_id).filter(|claim| !claim.is_empty());
-    let about = about.or(item.provider.as_deref()).or(Some(&*item.route).filter(|route| !route.is_empty()));
-    vec![
-        Field::time(item.timestamp),
-        Field::from(item.kind.as_str().to_lowercase()),
-        Field::or_dash(about),
-        Field::or_dash(item.company_id.as_deref()),
-        Field::or_dash(item.attempt),
-        Field::or_dash(item.error_classification.map(|class| class.as_str())),
-        Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" })),
-        Field::or_dash(item.rule.as_deref()),
-        Field::or_dash(item.actor.as_deref()),
-        Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref())),
-        Field::or_dash(item.sequence),
-    ]
+const COLUMNS: &[Column<AuditItem>] = &[
+    ("time", |item| Field::time(item.timestamp)),
+    ("kind", |item| Field::from(item.kind.as_str().to_lowercase())),
+    ("claim", |item| Field::or_dash(about(item))),
+    ("company", |item| Field::or_dash(item.company_id.as_ref())),
+    ("attempt", |item| Field::or_dash(item.attempt)),
+    ("class", |item| Field::or_dash(item.error_classification.map(|class| class.as_str()))),
+    ("retry", |item| Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" }))),
+    ("rule", |item| Field::or_dash(item.rule.as_ref())),
+    ("by", |item| Field::or_dash(item.actor.as_ref())),
+    ("reason", |item| Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref()))),
+    ("record", |item| Field::or_dash(item.sequence)),
+];
+
+fn about(item: &AuditItem) -> Option<&str> {
+    let claim = Some(&*item.claim_id).filter(|claim| !claim.is_empty());
+    claim.or(item.provider.as_deref()).or(Some(&*item.route).filter(|route| !route.is_empty()))
 }
 
 pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
-    let mut filters = args.filters;
-    if let Some(person) = &args.subject {
-        let (place, id) = match &person.0 {
-            Identity::User(id) => (&mut filters.user, id),
-            Identity::Correlation(id) => (&mut filters.correlation_id, id),
-            Identity::Claim(id) => (&mut filters.claim, id),
-            Identity::Job(id) => (&mut filters.job, id),
-        };
-        *place = Some(id.to_string());
-    }
-    let mut query = filters.query(AuditOrder::Oldest, PAGE_RECORDS);
-    let mut out = match &args.out {
-        Some(path) => Some((OutFile::create(path)?, path)),
-        None => None,
+    let whose = args.subject.unwrap_or_default();
+    let query = args.filters.query(AuditOrder::Oldest, PAGE_RECORDS);
+    let mut query = AuditQuery {
+        user_id: whose.user_id.or(query.user_id),
+        correlation_id: whose.correlation_id.or(query.correlation_id),
+        claim_id: whose.claim_id.or(query.claim_id),
+        job_id: whose.job_id.or(query.job_id),
+        ..query
     };
+    let mut out = args.out.as_ref().map(|path| Ok::<_, Stop>((OutFile::create(path)?, path))).transpose()?;
     let mut lines = 0;
     loop {
         let list = page(&query, args.dir.as_ref(), &args.server).await?;
@@ -189,8 +174,8 @@ pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
         lines += list.items.len();
         match &mut out {
             Some((file, _)) => file.write(&text)?,
-            None if screen.is_terminal() => screen.text(&clean_json(&String::from_utf8_lossy(&text)))?,
-            None => screen.bytes(&text)?,
+            None if screen.is_terminal() => screen.text(&*clean_json(&String::from_utf8_lossy(&text)))?,
+            None => screen.text(&text)?,
         }
         query.cursor = list.next_cursor;
         if query.cursor.is_none() {

@@ -3,17 +3,19 @@
 //! A directory that all files were removed from looks like a new one. So where nothing is found the store is asked, which
 //! knows how far it was archived; unless a server has it to itself, or only a copy of the trail is here.
 
-use recado_config::{Config, Flags};
-use recado_core::words::counted;
-use recado_server::serve;
-use recado_terminal::{Field, Paint, Screen};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
+use recado_config::{Config, Flags};
+use recado_core::words::counted;
 use recado_engine::audit::archived_in;
+use recado_server::serve;
+use recado_terminal::{Field, Paint, Screen};
 
-use crate::{ConfigArgs, Done, Stop};
+use crate::data::read_file;
+use crate::{ConfigArgs, Done, FormArgs, Stop};
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
@@ -26,9 +28,8 @@ pub struct VerifyArgs {
     /// A checkpoint that was kept elsewhere, as --json shows it. May be given several times.
     #[arg(long, value_name = "FILE")]
     checkpoint: Vec<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
     #[command(flatten)]
     config: ConfigArgs,
 }
@@ -47,13 +48,13 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
     let mut evidence = Evidence::default();
     if let Some(path) = &args.public_key {
         let wrong = |error| Stop::Usage(format!("{}: {error}", path.display()));
-        evidence.public_key = Some(read(path)?.parse::<PublicKey>().map_err(wrong)?);
+        evidence.public_key = Some(read_file(path)?.parse::<PublicKey>().map_err(wrong)?);
     }
     for path in &args.checkpoint {
         evidence.checkpoints.push(checkpoint(path)?);
     }
-    let report = verify(&dir, &evidence).map_err(|error| Stop::Failed(error.to_string()))?;
-    let shown = if args.json { screen.json(&report) } else { show(&report, &dir, screen) };
+    let report = verify(&dir, &evidence).map_err(Stop::failed)?;
+    let shown = screen.answer(args.form.get(), &report, |screen, report| show(screen, report, &dir));
     if report.is_whole() {
         shown?;
         return if report.is_empty() { nothing_in(&dir, config.as_ref(), screen).await } else { Ok(()) };
@@ -102,14 +103,9 @@ async fn was_archived(config: &Config) -> Option<bool> {
     Some(archived.ok()?.values().any(|number| *number > 0))
 }
 
-fn read(path: &Path) -> Result<String, Stop> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Stop::Failed(format!("cannot read {}: {error}", path.display())))
-}
-
 /// One by itself, or a whole report that has one.
 fn checkpoint(path: &Path) -> Result<Checkpoint, Stop> {
-    let text = read(path)?;
+    let text = read_file(path)?;
     let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let inner = value.get("checkpoint").unwrap_or(&value).clone();
     serde_json::from_value(inner).map_err(|_| {
@@ -120,40 +116,24 @@ fn checkpoint(path: &Path) -> Result<Checkpoint, Stop> {
     })
 }
 
-fn show(report: &Report, dir: &Path, screen: &mut Screen) -> std::io::Result<()> {
+fn show(screen: &mut Screen, report: &Report, dir: &Path) -> io::Result<()> {
     let (word, paint) = match (report.is_whole(), report.is_empty()) {
         (true, true) => ("nothing is here", Paint::Bad),
         (true, false) => ("whole", Paint::Good),
         (false, _) => ("not whole", Paint::Bad),
     };
-    let mut facts = vec![
+    let dropped = counted(report.dropped as u64, "month", "months") + ", and the summary of each fits";
+    let erased = counted(report.erased, "record", "records") + ", each by an erasure on record";
+    let newest = report.checkpoint.as_ref().map(|newest| format!("{} {}", newest.sequence, newest.hash));
+    screen.pairs([
         ("trail", Field::from(dir.display())),
         ("state", Field::painted(word, paint)),
         ("records", Field::from(report.records)),
         ("months", Field::from(report.segments)),
-    ];
-    if report.dropped > 0 {
-        facts.push((
-            "dropped",
-            Field::from(format!(
-                "{}, and the summary of each fits",
-                counted(report.dropped as u64, "month", "months")
-            )),
-        ));
-    }
-    if report.erased > 0 {
-        facts.push((
-            "erased",
-            Field::from(format!(
-                "{}, each by an erasure on record",
-                counted(report.erased, "record", "records")
-            )),
-        ));
-    }
-    if let Some(checkpoint) = &report.checkpoint {
-        facts.push(("newest signed", Field::from(format!("{} {}", checkpoint.sequence, checkpoint.hash))));
-    }
-    screen.pairs(facts)?;
+        ("dropped", Field::if_any((report.dropped > 0).then_some(dropped))),
+        ("erased", Field::if_any((report.erased > 0).then_some(erased))),
+        ("newest signed", Field::if_any(newest)),
+    ])?;
     for sequence in &report.unchecked {
         screen.line(format_args!(
             "checkpoint {sequence} could not be held against its record: its month was dropped"
@@ -162,8 +142,5 @@ fn show(report: &Report, dir: &Path, screen: &mut Screen) -> std::io::Result<()>
     if !report.findings.is_empty() {
         screen.line("")?;
     }
-    for finding in &report.findings {
-        screen.line(finding)?;
-    }
-    Ok(())
+    report.findings.iter().try_for_each(|finding| screen.line(finding))
 }
