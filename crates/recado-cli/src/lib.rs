@@ -320,7 +320,7 @@ fn variables() -> Variables {
 }
 
 fn environment(text: &str) -> Result<Environment, String> {
-    Environment::parse(text).ok_or_else(|| "write development or production".to_owned())
+    Environment::read(text).map_err(|_| "write development or production".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
