@@ -207,7 +207,7 @@ fn report(moved: &Moved, to: &str, screen: &mut Screen) -> std::io::Result<()> {
     let mut facts = vec![
         ("moved to", Field::from(to)),
         ("jobs", Field::from(tally(moved.jobs))),
-        ("notes", Field::from(tally(moved.notes))),
+        ("notes", Field::from(tally(moved.entries))),
         ("audit records", Field::from(tally(moved.records))),
     ];
     if moved.leases_ended > 0 {

@@ -23,10 +23,6 @@ const WAITING_KEPT_MAX_BYTES: usize = 256 << 10;
 /// Time that the end of the process waits for the last lines.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// The target of lines.
-pub trait Sink: Write + Send + 'static {}
-impl<W: Write + Send + 'static> Sink for W {}
-
 /// Takes lines from any thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Outlet(Arc<Shared>);
@@ -55,11 +51,16 @@ struct OutletState {
 }
 
 impl Outlet {
-    pub fn to(sink: impl Sink, format: Format, clock: Arc<dyn Clock>) -> Self {
+    pub fn to(sink: impl Write + Send + 'static, format: Format, clock: Arc<dyn Clock>) -> Self {
         Outlet::bounded(sink, format, clock, WAITING_MAX_BYTES)
     }
 
-    pub fn bounded(sink: impl Sink, format: Format, clock: Arc<dyn Clock>, max_bytes: usize) -> Self {
+    pub fn bounded(
+        sink: impl Write + Send + 'static,
+        format: Format,
+        clock: Arc<dyn Clock>,
+        max_bytes: usize,
+    ) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             filled: Condvar::new(),
@@ -102,7 +103,7 @@ impl Outlet {
     }
 }
 
-fn empty(shared: &Shared, mut sink: impl Sink, format: Format, clock: &dyn Clock) {
+fn empty(shared: &Shared, mut sink: impl Write, format: Format, clock: &dyn Clock) {
     let mut lines = Vec::new();
     loop {
         let mut state = shared.state.lock();
