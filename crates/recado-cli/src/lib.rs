@@ -305,7 +305,7 @@ impl ConfigArgs {
     fn inputs(&self, flags: Flags) -> Result<Inputs, Stop> {
         let variables = variables();
         let file = recado_config::find_file(self.config.as_deref(), &variables).map_err(Stop::Failed)?;
-        Ok(Inputs { file, variables, flags: Flags { environment: self.env, ..flags }, ..Inputs::default() })
+        Ok(Inputs { file, variables, flags: Flags { environment: self.env, ..flags } })
     }
 
     fn load_as_written(&self) -> Result<Config, Stop> {

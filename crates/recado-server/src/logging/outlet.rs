@@ -4,7 +4,6 @@
 //! gathered during the one before. When it does not, the buffer fills, further lines are counted instead of
 //! kept, and the count is written as a line of its own as soon as there is room: no loss is silent.
 
-use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +23,10 @@ const WAITING_KEPT_MAX_BYTES: usize = 256 << 10;
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
 /// Takes lines from any thread. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Outlet(Arc<Shared>);
 
-impl fmt::Debug for Outlet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Outlet")
-    }
-}
-
+#[derive(Debug)]
 struct Shared {
     state: Mutex<OutletState>,
     /// There are lines, or it is over.
@@ -42,7 +36,7 @@ struct Shared {
     max_bytes: usize,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct OutletState {
     waiting: Vec<u8>,
     lost: u64,

@@ -30,17 +30,11 @@ pub enum End {
 }
 
 impl End {
-    fn key(self) -> &'static str {
+    /// The key of its mark and the name of its fence.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            End::Source => "to",
-            End::Target => "from",
-        }
-    }
-
-    fn fence(self) -> &'static str {
-        match self {
-            End::Source => "move-to",
-            End::Target => "move-from",
+            End::Source => ("to", "move-to"),
+            End::Target => ("from", "move-from"),
         }
     }
 }
@@ -65,7 +59,7 @@ impl Mark {
 
 /// The mark of a store as this end of a move, with its version.
 async fn read(store: &dyn Store, end: End, now: Timestamp) -> Result<Option<(Mark, u64)>, StoreError> {
-    let Some(entry) = store.kv_get(MOVES, end.key(), now).await? else { return Ok(None) };
+    let Some(entry) = store.kv_get(MOVES, end.names().0, now).await? else { return Ok(None) };
     let unreadable = |_| {
         let words = "the mark of a move cannot be read; was it written by a newer version?";
         StoreError::Unavailable(words.to_owned())
@@ -81,7 +75,8 @@ impl Side<'_> {
 
     /// Writes a mark on top of the version that was read, and shuts out the process that wrote the one before.
     pub async fn renew_mark(&self, mark: &Mark, expect: u64) -> Result<Fence, MoveError> {
-        let fence = Fence { name: self.end.fence(), number: self.write_mark(Some(mark), expect).await? };
+        let (_, name) = self.end.names();
+        let fence = Fence { name, number: self.write_mark(Some(mark), expect).await? };
         self.at(self.store.raise_fence(fence).await)?;
         // A store that was emptied in between has no fence that this one could have been refused by.
         match self.mark_as(self.end).await? {
@@ -94,7 +89,7 @@ impl Side<'_> {
     pub async fn write_mark(&self, mark: Option<&Mark>, expect: u64) -> Result<u64, MoveError> {
         let json = |mark| serde_json::to_string(mark).map_err(|error| StoreError::Broken(error.to_string()));
         let value = self.at(mark.map(json).transpose())?.map(Payload::trusted);
-        let (key, expect) = (self.end.key().into(), Some(expect));
+        let (key, expect) = (self.end.names().0.into(), Some(expect));
         let write = KvWrite { namespace: MOVES, key, value, expect, audit: Vec::new(), expires_at: None };
         match self.at(self.store.kv_write(vec![write], self.now).await)?.first() {
             Some(KvWritten::Done { version }) => Ok(*version),
