@@ -370,7 +370,7 @@ impl ConfigArgs {
     fn inputs(&self, flags: Flags) -> Result<Inputs, Stop> {
         let variables = variables();
         let file = recado_config::find_file(self.config.as_deref(), &variables).map_err(Stop::Failed)?;
-        Ok(Inputs { file, variables, flags: Flags { environment: self.env, ..flags }, ..Inputs::default() })
+        Ok(Inputs { file, variables, flags: Flags { environment: self.env, ..flags } })
     }
 
     fn load_as_written(&self) -> Result<Config, Stop> {
@@ -385,7 +385,7 @@ fn variables() -> Variables {
 }
 
 fn environment(text: &str) -> Result<Environment, String> {
-    Environment::parse(text).ok_or_else(|| "write development or production".to_owned())
+    Environment::read(text).map_err(|_| "write development or production".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

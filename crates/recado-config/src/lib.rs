@@ -42,7 +42,7 @@ use recado_transport_webhook::WebhookConfig;
 use catalogue::{BuiltIn, Environment, Kind};
 use keys::table::Section;
 use reading::checker::Checker;
-use reading::fault::{Fault, Faults, Place, Source, suggestion};
+use reading::fault::{Fault, Faults, Place, Source};
 use reading::hidden;
 use reading::reader::Reader;
 use reading::tree::{self, Node, Table, Text, Value};
@@ -169,36 +169,17 @@ impl RouteConfig {
         [&self.provider].into_iter().chain(&self.others).map(|name| &**name)
     }
 
-    /// The name of the transport that takes its jobs.
-    pub fn transport_name(&self) -> &'static str {
-        match self.delivery {
-            Delivery::Transport | Delivery::Workers => self.kind.as_str(),
-            Delivery::Missing(_) => "none",
-        }
+    pub fn uses(&self, provider: &str) -> bool {
+        self.provider_names().any(|name| name == provider)
     }
 }
 
-/// Reads a file that the configuration names, such as a certificate.
-pub type ReadFile = fn(&str) -> std::io::Result<String>;
-
 /// The sources of settings. The caller has read the file, the environment and the arguments.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Inputs {
     pub file: Option<Source>,
     pub variables: Variables,
     pub flags: Flags,
-    pub read_file: ReadFile,
-}
-
-impl Default for Inputs {
-    fn default() -> Self {
-        Inputs {
-            file: None,
-            variables: Variables::new(),
-            flags: Flags::default(),
-            read_file: |path| std::fs::read_to_string(path),
-        }
-    }
 }
 
 /// Settings of the command line, each under the name of its flag.
@@ -254,10 +235,6 @@ impl Config {
         self.route_names().into_iter().filter(takes_jobs).collect()
     }
 
-    pub fn sandbox_enabled(&self) -> bool {
-        self.settings.sandbox.enabled == Some(true)
-    }
-
     /// Directory of the audit trail.
     pub fn audit_dir(&self) -> PathBuf {
         self.settings.audit.dir.clone().unwrap_or_default()
@@ -276,11 +253,9 @@ fn environment(inputs: &Inputs) -> Result<(Environment, bool), Faults> {
     }
     match inputs.variables.get("RECADO_ENV").filter(|said| !said.is_empty()) {
         None => Ok((Environment::Development, true)),
-        Some(said) => Environment::parse(said).map(|environment| (environment, false)).ok_or_else(|| {
-            let advice = suggestion(said, Environment::ALL.map(Environment::as_str), "ones");
-            let message = format!("there is no environment `{said}`; {advice}");
-            let fault =
-                Fault { place: Place::Variable("RECADO_ENV".to_owned()), path: String::new(), message };
+        Some(said) => Environment::read(said).map(|environment| (environment, false)).map_err(|message| {
+            let place = Place::Variable("RECADO_ENV".to_owned());
+            let fault = Fault { place, path: String::new(), message };
             Faults::new(inputs.file.clone().unwrap_or_default(), vec![fault])
         }),
     }
@@ -308,10 +283,8 @@ fn resolve_for(inputs: &Inputs, environment: Environment, needed: Needed) -> Res
     };
     source.hidden = settings.secrets(&source);
     source.hidden.extend(hidden::comments(&source.text));
-    if let Some(overlay) =
-        settings.get_table("environments").and_then(|all| all.get_table(environment.as_str()))
-    {
-        let overlay = overlay.clone();
+    let environments = settings.get_table("environments");
+    if let Some(overlay) = environments.and_then(|all| all.get_table(environment.as_str())).cloned() {
         settings.overlay(overlay);
     }
     let known = known_names(&settings);
@@ -325,7 +298,7 @@ fn resolve_for(inputs: &Inputs, environment: Environment, needed: Needed) -> Res
     let reader = Reader::root(&checker);
     let settings = Settings::read(&reader);
     reader.close();
-    let mut config = resolve::resolve(settings, environment, inputs.read_file, &checker);
+    let mut config = resolve::resolve(settings, environment, &checker);
     config.file = inputs.file.as_ref().map(|file| file.name.clone());
     let (mut faults, warnings) = checker.into_findings();
     // A value that is not known yet has no further faults.
@@ -344,9 +317,7 @@ fn resolve_for(inputs: &Inputs, environment: Environment, needed: Needed) -> Res
 fn known_names(settings: &Table) -> Vec<String> {
     let written = ["routes", "providers"].into_iter().filter_map(|key| settings.get_table(key));
     let mut names: Vec<_> = written.flat_map(|table| table.0.keys().cloned()).collect();
-    for row in &catalogue::ROUTES {
-        names.extend([row.name.to_owned(), row.provider.to_owned()]);
-    }
+    names.extend(catalogue::ROUTES.iter().flat_map(|row| [row.name.clone(), row.provider.clone()]));
     names
 }
 
@@ -359,7 +330,7 @@ fn flags(flags: &Flags) -> Table {
     ];
     for (flag, path, text) in said {
         if let Some(text) = text {
-            let value = Value::Text(Text { text: text.clone(), written: None, loose: true });
+            let value = Value::Text(Text::loose(text));
             table.put(path, Node { place: Place::Flag(flag), value });
         }
     }
@@ -368,15 +339,12 @@ fn flags(flags: &Flags) -> Table {
 
 /// Finds the file to read: the one that was named, or `recado.toml` here.
 pub fn find_file(named: Option<&Path>, variables: &Variables) -> Result<Option<Source>, String> {
-    let by_variable = variables.get("RECADO_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let (path, must_exist) = match (named, by_variable) {
-        (Some(path), _) => (path.to_owned(), true),
-        (None, Some(path)) => (path, true),
-        (None, None) => (PathBuf::from(FILE_NAME), false),
-    };
-    match std::fs::read_to_string(&path) {
+    let by_variable = variables.get("RECADO_CONFIG").filter(|path| !path.is_empty()).map(Path::new);
+    let named = named.or(by_variable);
+    let path = named.unwrap_or(Path::new(FILE_NAME));
+    match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(Source { name: path.display().to_string(), text, hidden: Vec::new() })),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(format!(
             "there is no file {}; name another with --config, or write one with `recado config init`",
             path.display()

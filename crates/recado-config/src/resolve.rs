@@ -18,11 +18,11 @@ use recado_transport_webhook::Guard;
 use crate::catalogue::{self, Environment, Kind};
 use crate::keys::sections::{AUDIT_KEEP_DEFAULT, Settings, Store};
 use crate::reading::checker::Checker;
-use crate::reading::fault::{Faults, suggestion};
+use crate::reading::fault::Faults;
 use crate::resolve::anti_patterns::Review;
 use crate::resolve::routes::Surroundings;
 use crate::units::show_size;
-use crate::{Config, ReadFile, Secret};
+use crate::{Config, Secret};
 
 /// Batches may be larger than single jobs, whatever those are limited to.
 const BATCH_BODY_MIN_BYTES: u64 = 32 << 20;
@@ -37,12 +37,7 @@ pub fn batch_body_max_bytes(max_body_bytes: u64) -> u64 {
     BATCH_BODY_MIN_BYTES.max(max_body_bytes)
 }
 
-pub fn resolve(
-    mut settings: Settings,
-    environment: Environment,
-    read_file: ReadFile,
-    checker: &Checker,
-) -> Config {
+pub fn resolve(mut settings: Settings, environment: Environment, checker: &Checker) -> Config {
     check_environments(checker, &settings);
     check_server(checker, &settings);
     check_traces(checker, &settings);
@@ -50,15 +45,15 @@ pub fn resolve(
     fill_audit(checker, &mut settings, environment);
     settings.sandbox.enabled.get_or_insert(environment == Environment::Development);
 
-    let redis = redis(checker, &settings.store, read_file);
+    let redis = redis(checker, &settings.store);
     let guard = settings.guard();
     let mut providers = BTreeMap::new();
     for (name, keys) in &settings.providers {
         routes::check_name(name, &format!("providers.{name}"), checker);
-        providers.insert(name.clone(), providers::resolve(name, keys, &guard, read_file, checker));
+        providers.insert(name.clone(), providers::resolve(name, keys, &guard, checker));
     }
     for row in catalogue::ROUTES.iter().filter(|row| row.kind == Kind::Webhook) {
-        providers.entry(row.provider.to_owned()).or_insert_with(|| providers::webhook_by_default(&guard));
+        providers.entry(row.provider.clone()).or_insert_with(|| providers::webhook_by_default(&guard));
     }
     let mut review = Review::new(checker);
     let around = Surroundings { environment, settings: &settings, providers: &providers, checker };
@@ -83,10 +78,8 @@ pub fn resolve(
 
 /// The settings of environments have been laid over the others already; only their names are left to check.
 fn check_environments(checker: &Checker, settings: &Settings) {
-    for (name, ()) in &settings.environments {
-        if Environment::parse(name).is_none() {
-            let advice = suggestion(name, Environment::ALL.map(Environment::as_str), "ones");
-            let message = format!("there is no environment `{name}`; {advice}");
+    for name in settings.environments.keys() {
+        if let Err(message) = Environment::read(name) {
             checker.fault(&format!("environments.{name}"), message);
         }
     }
@@ -146,11 +139,15 @@ fn fill_store(checker: &Checker, settings: &mut Settings) {
         );
         checker.fault("store.reserve", message);
     }
-    let redis = store.url.as_ref().map(|url| RedisOptions::new(url.0.as_str()));
-    store.partitions = redis.as_ref().map(|usual| store.partitions.unwrap_or(usual.partitions));
-    store.prefix =
-        redis.as_ref().map(|usual| store.prefix.take().unwrap_or_else(|| usual.prefix.to_string()));
-    store.timeout = redis.as_ref().map(|usual| store.timeout.unwrap_or(usual.timeout));
+    match &store.url {
+        Some(url) => {
+            let usual = RedisOptions::new(url.reveal());
+            store.partitions.get_or_insert(usual.partitions);
+            store.prefix.get_or_insert_with(|| usual.prefix.to_string());
+            store.timeout.get_or_insert(usual.timeout);
+        }
+        None => (store.partitions, store.prefix, store.timeout) = (None, None, None),
+    }
 }
 
 fn fill_audit(checker: &Checker, settings: &mut Settings, environment: Environment) {
@@ -162,16 +159,14 @@ fn fill_audit(checker: &Checker, settings: &mut Settings, environment: Environme
 }
 
 /// The Redis that several nodes share; absent when one process keeps its jobs in the data directory.
-fn redis(checker: &Checker, store: &Store, read_file: ReadFile) -> Option<RedisOptions> {
-    let url = &store.url.as_ref()?.0;
-    let mut options = RedisOptions::new(url.as_str());
-    let target = Target::read(url).map_err(|error| checker.fault("store.url", error));
-    if let (Some(path), true) = (&store.ca_file, target.is_ok_and(|target| target.tls)) {
-        let pem = read_file(path).map_err(|error| {
-            let message = format!("cannot be read ({error}); give a file with PEM certificates");
-            checker.fault("store.ca_file", message);
-        });
-        options.trusted_roots_pem = pem.ok();
+fn redis(checker: &Checker, store: &Store) -> Option<RedisOptions> {
+    let url = store.url.as_ref()?.reveal();
+    let mut options = RedisOptions::new(url);
+    let scope = checker.scope("store");
+    let target = scope.accept("url", Target::read(url));
+    if let (Some(path), true) = (&store.ca_file, target.is_some_and(|target| target.tls)) {
+        let words = |error| format!("cannot be read ({error}); give a file with PEM certificates");
+        options.trusted_roots_pem = scope.accept("ca_file", std::fs::read_to_string(path).map_err(words));
     }
     options.partitions = store.partitions?;
     options.prefix = store.prefix.as_deref()?.into();
@@ -186,6 +181,6 @@ impl Settings {
     }
 
     pub fn channel_names(&self) -> Vec<&str> {
-        self.notify.iter().map(|(name, _)| name.as_str()).collect()
+        self.notify.keys().map(String::as_str).collect()
     }
 }

@@ -77,22 +77,20 @@ struct Page {
 
 impl Page {
     fn preface(&mut self, config: &Config) {
-        let lines = match self.style {
+        match self.style {
             Style::Effective => {
-                let file = config.file.as_deref().unwrap_or("no file");
-                format!(
-                    "# What holds in {}: built-in defaults, {file}, variables and flags. Secrets are hidden.\n",
-                    config.environment
-                )
+                let (environment, file) = (config.environment, config.file.as_deref().unwrap_or("no file"));
+                self.comment(&format!(
+                    "What holds in {environment}: built-in defaults, {file}, variables and flags. Secrets are hidden."
+                ));
             }
-            Style::Default => template::DEFAULT_PREFACE.to_owned(),
-            Style::Starter => template::STARTER_PREFACE.to_owned(),
-        };
-        self.out.push_str(&lines);
+            Style::Default => self.out.push_str(template::DEFAULT_PREFACE),
+            Style::Starter => self.out.push_str(template::STARTER_PREFACE),
+        }
     }
 
     fn comment(&mut self, line: &str) {
-        let _ = writeln!(self.out, "# {}", line.trim_start());
+        let _ = writeln!(self.out, "{}", format!("# {}", line.trim_start()).trim_end());
     }
 
     /// Writes a line that the starter file comments out.
@@ -146,8 +144,8 @@ impl Page {
 
     fn provider(&mut self, config: &Config, name: &str, terms: &ProviderTerms) {
         self.heading(&format!("providers.{}", quote_key(name)), &[]);
-        let written = config.settings.providers.iter().find(|(written, _)| written == name);
-        let mut keys = written.map_or_else(defaults::<ProviderKeys>, |(_, keys)| keys.clone());
+        let written = config.settings.providers.get(name);
+        let mut keys = written.cloned().unwrap_or_else(defaults::<ProviderKeys>);
         let provider = config.providers.get(name);
         keys.transport = provider.map(|provider| provider.kind);
         keys.protection = protection::keys(terms, keys.protection.allow);
@@ -157,27 +155,19 @@ impl Page {
             self.rows(&rows[..rows.len() - protection.len()]);
         }
         let row = ROUTES.iter().find(|row| row.provider == name && self.style != Style::Effective);
-        if let Some(row) = row {
-            let keys = row.provider_lines.lines().skip(1);
-            keys.for_each(|line| self.out.push_str(&format!("#{line}\n")));
+        for line in row.iter().flat_map(|row| row.provider_lines.lines().skip(1)) {
+            let _ = writeln!(self.out, "#{line}");
         }
         self.rows(&protection);
     }
 
     fn route(&mut self, config: &Config, route: &RouteConfig) {
         let name = quote_key(route.name.as_str());
-        let purpose = route.built_in.map(|row| row.purpose);
+        let purpose = route.built_in.map(|row| row.purpose.as_str());
         self.heading(&format!("routes.{name}"), purpose.as_slice());
         match (&route.delivery, self.style) {
             (Delivery::Missing(what), Style::Effective) => {
-                let what = format!("Refuses jobs: {what}");
-                what.lines().for_each(|line| {
-                    let _ = if line.is_empty() {
-                        writeln!(self.out, "#")
-                    } else {
-                        writeln!(self.out, "# {line}")
-                    };
-                });
+                format!("Refuses jobs: {what}").lines().for_each(|line| self.comment(line));
             }
             (_, Style::Effective) => {
                 self.comment(&format!("Carried by transport \"{}\".", route.kind.as_str()));
@@ -189,16 +179,14 @@ impl Page {
             _ => {}
         }
         let mut keys = route.keys();
-        let written = config.settings.routes.iter().find(|(written, _)| *written == *route.name.as_str());
-        keys.allow = written.and_then(|(_, keys)| keys.allow.clone());
+        keys.allow = config.settings.routes.get(route.name.as_str()).and_then(|keys| keys.allow.clone());
         let mut development = None;
         if self.style != Style::Effective {
             keys.hold_max = keys.hold_max.filter(|max| *max != HOLD_MAX_DEFAULT);
             if let Some(row) = route.built_in {
-                let of = |environment| row.policy(environment);
-                keys.policy = Some(policy_keys(&of(Environment::Production)));
-                development =
-                    Some(of(Environment::Development)).filter(|own| *own != of(Environment::Production));
+                let production = row.policy(Environment::Production);
+                keys.policy = Some(policy_keys(&production));
+                development = Some(row.policy(Environment::Development)).filter(|own| *own != production);
             }
         }
         self.rows(&keys.rows());

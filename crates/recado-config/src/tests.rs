@@ -28,7 +28,22 @@ fn inputs(text: &str, variables: &[(&str, &str)]) -> Inputs {
         file: Some(Source { name: "recado.toml".to_owned(), text: text.to_owned(), hidden: Vec::new() }),
         variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         flags: Flags::default(),
-        ..Inputs::default()
+    }
+}
+
+impl Config {
+    fn sandbox_enabled(&self) -> bool {
+        self.settings.sandbox.enabled == Some(true)
+    }
+}
+
+impl RouteConfig {
+    /// The name of the transport that takes its jobs.
+    fn transport_name(&self) -> &'static str {
+        match self.delivery {
+            Delivery::Transport | Delivery::Workers => self.kind.as_str(),
+            Delivery::Missing(_) => "none",
+        }
     }
 }
 

@@ -144,7 +144,8 @@ mod tests {
         let cycle: Vec<_> = Traffic::new(7, "ep_1").take_while(|(at, _)| *at < timetable::CYCLE).collect();
         assert!(cycle.is_sorted_by_key(|(at, _)| *at));
         let routes: BTreeSet<_> = cycle.iter().map(|(_, job)| &*job.route).collect();
-        let mut expected: BTreeSet<_> = recado_config::catalogue::ROUTES.iter().map(|row| row.name).collect();
+        let mut expected: BTreeSet<_> =
+            recado_config::catalogue::ROUTES.iter().map(|row| row.name.as_str()).collect();
         expected.remove("sandbox");
         assert_eq!(routes, expected);
         let ids: BTreeSet<_> = cycle.iter().filter_map(|(_, job)| job.job_id.as_deref()).collect();

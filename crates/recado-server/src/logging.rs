@@ -11,7 +11,6 @@ mod line;
 mod outlet;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::io::IsTerminal;
 use std::sync::{Arc, LazyLock};
 
@@ -25,8 +24,8 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
 
-pub use line::Format;
-pub use outlet::{Outlet, Sink};
+use line::Format;
+use outlet::Outlet;
 
 /// Writes what is still buffered when it is dropped.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ pub struct Logging {
 }
 
 /// Changes the level while the process runs.
-pub type Volume = reload::Handle<Targets, Registry>;
+type Volume = reload::Handle<Targets, Registry>;
 
 impl Logging {
     pub fn set_level(&self, level: Level) -> Result<(), reload::Error> {
@@ -51,16 +50,10 @@ impl Drop for Logging {
 }
 
 /// Turns events into lines and hands them on.
-pub struct LineLayer {
+struct LineLayer {
     format: Format,
     clock: Arc<dyn Clock>,
     outlet: Outlet,
-}
-
-impl fmt::Debug for LineLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LineLayer").field("format", &self.format).finish_non_exhaustive()
-    }
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LineLayer {
@@ -75,13 +68,15 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LineLayer {
 /// Logs to standard output for the rest of the process's life.
 pub fn start(log: Log, clock: Arc<dyn Clock>) -> Logging {
     let stdout = std::io::stdout();
-    let people = match log.format {
-        LogFormat::Auto => stdout.is_terminal(),
-        LogFormat::Json => false,
-        LogFormat::Human => true,
+    let is_terminal = stdout.is_terminal();
+    let format = match log.format {
+        LogFormat::Json => Format::Json,
+        LogFormat::Auto if !is_terminal => Format::Json,
+        LogFormat::Auto | LogFormat::Human if is_terminal && recado_terminal::colour_is_welcome() => {
+            Format::Coloured
+        }
+        LogFormat::Auto | LogFormat::Human => Format::Plain,
     };
-    let colour = people && stdout.is_terminal() && recado_terminal::colour_is_welcome();
-    let format = if people { Format::Human { colour } } else { Format::Json };
     let outlet = Outlet::to(stdout, format, clock.clone());
     let (subscriber, volume) = subscriber(log.level, LineLayer { format, clock, outlet: outlet.clone() });
     // Fails only when a test has set one up already, which then keeps it.
@@ -90,27 +85,15 @@ pub fn start(log: Log, clock: Arc<dyn Clock>) -> Logging {
     Logging { outlet, volume }
 }
 
-pub fn subscriber(level: Level, layer: LineLayer) -> (impl Subscriber + Send + Sync, Volume) {
+fn subscriber(level: Level, layer: LineLayer) -> (impl Subscriber + Send + Sync, Volume) {
     let (filter, volume) = reload::Layer::new(targets(level));
     (Registry::default().with(layer.with_filter(filter)), volume)
 }
 
 /// Our own events at `level`, those of libraries only when they warn.
 fn targets(level: Level) -> Targets {
-    let own = match level {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
-    };
+    let own = level.as_str().parse().unwrap_or(LevelFilter::INFO);
     Targets::new().with_default(LevelFilter::WARN.min(own)).with_target("recado", own)
-}
-
-impl LineLayer {
-    pub fn new(format: Format, clock: Arc<dyn Clock>, outlet: Outlet) -> Self {
-        LineLayer { format, clock, outlet }
-    }
 }
 
 /// A panic is one more line, not a page of text in the middle of the others.

@@ -1,7 +1,7 @@
 //! Everything from one store into another, checked by counts and checksums.
 //!
-//! Neither store is served meanwhile: both are marked before anything moves, see [`marks`]. Jobs, notes and records
-//! that are not archived are copied, and the source keeps its own. A move that was cut off is taken up again by
+//! Neither store is served meanwhile: both are marked before anything moves, see [`marks`]. Jobs, key-value entries and
+//! records that are not archived are copied, and the source keeps its own. A move that was cut off is taken up again by
 //! asking for it again: what has arrived is left alone. The process that takes it up raises the fences of both stores, so the
 //! one before it writes nothing more, should it still be there.
 
@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::payload::digest_of;
-use recado_core::{Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Timestamp, Transition};
+use recado_core::{
+    Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Lease, Timestamp, Transition,
+};
 use recado_engine::dlq::bulk;
 use recado_engine::duties::nodes;
 use recado_store::{
@@ -88,34 +90,76 @@ pub enum MoveError {
     Differs { what: String },
 }
 
-impl MoveError {
-    fn source(error: StoreError) -> Self {
-        match error {
-            StoreError::Fenced => MoveError::TakenOver,
-            error => MoveError::Source(error),
-        }
-    }
-
-    fn target(error: StoreError) -> Self {
-        match error {
-            StoreError::Fenced => MoveError::TakenOver,
-            error => MoveError::Target(error),
-        }
-    }
-}
-
-/// A move as this process carries it out. Its fences have the versions of the marks that it has written.
-struct Run {
-    id: String,
-    source: Fence,
-    target: Fence,
-}
-
 /// A store and what people call it. The name shows no password.
 #[derive(Clone, Debug)]
 pub struct Named {
     pub store: Arc<dyn Store>,
     pub name: String,
+}
+
+impl Named {
+    fn side(&self, end: End, now: Timestamp) -> Side<'_> {
+        Side { store: &*self.store, name: &self.name, end, now }
+    }
+}
+
+/// A store as one end of a move.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    store: &'a dyn Store,
+    name: &'a str,
+    end: End,
+    now: Timestamp,
+}
+
+impl Side<'_> {
+    /// Says at which end a store failed.
+    fn at<T>(&self, done: Result<T, StoreError>) -> Result<T, MoveError> {
+        done.map_err(|error| match (error, self.end) {
+            (StoreError::Fenced, _) => MoveError::TakenOver,
+            (error, End::Source) => MoveError::Source(error),
+            (error, End::Target) => MoveError::Target(error),
+        })
+    }
+
+    async fn entries(&self, namespace: Namespace) -> Result<Vec<KvEntry>, MoveError> {
+        self.at(self.store.kv_list(namespace, self.now).await)
+    }
+
+    async fn write(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, MoveError> {
+        self.at(self.store.write_fenced(fence, write).await)
+    }
+
+    /// Goes through all jobs, some at a time.
+    async fn each_load(
+        &self,
+        mut take: impl AsyncFnMut(Vec<JobSnapshot>) -> Result<(), MoveError>,
+    ) -> Result<(), MoveError> {
+        let mut after = None;
+        loop {
+            let page = self.at(self.store.snapshots(after, LOAD_JOBS).await)?;
+            take(page.items).await?;
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn count_jobs(&self) -> Result<u64, MoveError> {
+        let counts = self.at(self.store.counts(self.now).await)?;
+        Ok(counts.delayed + counts.ready + counts.leased + counts.dead_letters + counts.ended)
+    }
+
+    /// Refuses a store whose nodes still run: it would change under the move.
+    async fn refuse_if_used(&self) -> Result<(), MoveError> {
+        let running = self.entries(nodes::NAMESPACE).await?;
+        if running.is_empty() {
+            return Ok(());
+        }
+        let running: Vec<&str> = running.iter().map(|node| &*node.key).collect();
+        Err(MoveError::InUse { store: self.name.to_owned(), nodes: running.join(", ") })
+    }
 }
 
 /// The content of a store, in two numbers: the sum does not depend on the order.
@@ -141,7 +185,9 @@ impl Tally {
 #[serde(rename_all = "camelCase")]
 pub struct Moved {
     pub jobs: Tally,
-    pub notes: Tally,
+    /// Key-value entries.
+    #[serde(rename = "notes")]
+    pub entries: Tally,
     /// Unarchived audit records about no job in the store; those about jobs came with them.
     pub records: Tally,
     /// Leases that were taken over before: their jobs may have been sent.
@@ -155,7 +201,7 @@ pub enum Step {
     Checked { done: u64, of: u64 },
 }
 
-/// Moves all jobs and the notes of these namespaces.
+/// Moves all jobs and the key-value entries of these namespaces.
 pub async fn move_all(
     from: &Named,
     to: &Named,
@@ -163,29 +209,29 @@ pub async fn move_all(
     now: Timestamp,
     mut watch: impl FnMut(Step),
 ) -> Result<Moved, MoveError> {
-    let run = begin(from, to, now).await?;
-    let leases_ended = end_leases(&*from.store, run.source, now).await.map_err(MoveError::source)?;
-    let queue = Queue::of(&*from.store).await.map_err(MoveError::source)?;
-    let mut unarchived = Unarchived::of(&*from.store, now).await.map_err(MoveError::source)?;
-    let jobs = copy_jobs(from, to, run.target, &queue, &mut unarchived, now, &mut watch).await?;
+    let (from, to) = (from.side(End::Source, now), to.side(End::Target, now));
+    let run = Run::begin(from, to).await?;
+    let leases_ended = run.end_leases().await?;
+    let queue = Queue::of(from).await?;
+    let mut unarchived = Unarchived::of(from).await?;
+    let jobs = run.copy_jobs(&queue, &mut unarchived, &mut watch).await?;
     let records = unarchived.tally();
-    trail::copy(from, to, run.target, unarchived, now).await?;
-    let arrived = Queue::of(&*to.store).await.map_err(MoveError::target)?;
-    if !queue.is_same_as(&arrived) {
+    trail::copy(from, to, run.target_fence, unarchived).await?;
+    if queue != Queue::of(to).await? {
         return Err(MoveError::Differs { what: "the order of the dead letters differs".to_owned() });
     }
-    let notes = copy_notes(from, to, run.target, &queue, namespaces, now).await?;
-    let moved = Moved { jobs, notes, records, leases_ended };
-    check(to, moved, namespaces, now, &mut watch).await?;
-    end(from, to, run, now).await?;
+    let entries = run.copy_entries(&queue, namespaces).await?;
+    let moved = Moved { jobs, entries, records, leases_ended };
+    check(to, moved, namespaces, &mut watch).await?;
+    run.end().await?;
     Ok(moved)
 }
 
 /// Calls off a move that is not whole: the source may be served again. What has arrived stays in the target, which is
 /// not served until it has been emptied.
 pub async fn call_off(from: &Named, to: &str, now: Timestamp) -> Result<(), MoveError> {
-    let mark = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::source)?;
-    let (mark, version) = mark.ok_or(MoveError::NoMove)?;
+    let from = from.side(End::Source, now);
+    let (mark, version) = from.mark_as(End::Source).await?.ok_or(MoveError::NoMove)?;
     if mark.done {
         return Err(MoveError::SourceMoved { to: mark.store });
     }
@@ -193,92 +239,39 @@ pub async fn call_off(from: &Named, to: &str, now: Timestamp) -> Result<(), Move
         return Err(MoveError::SourceMoving { to: mark.store });
     }
     // A process that still moves is shut out before the source may be served.
-    let fence =
-        marks::renew(&*from.store, End::Source, &mark, version, now).await.map_err(MoveError::source)?;
-    let removed = marks::write(&*from.store, End::Source, None, fence.number, now).await;
-    removed.map(drop).map_err(MoveError::source)
+    let fence = from.renew_mark(&mark, version).await?;
+    from.write_mark(None, fence.number).await.map(drop)
 }
 
-/// Marks both stores, the source first, and shuts out every process that began or took up this move before.
-async fn begin(from: &Named, to: &Named, now: Timestamp) -> Result<Run, MoveError> {
-    refuse_if_used(from, now).await.map_err(MoveError::source)??;
-    refuse_if_used(to, now).await.map_err(MoveError::target)??;
-    let source = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::source)?;
-    let target = marks::read(&*to.store, End::Target, now).await.map_err(MoveError::target)?;
-    let (source, source_version) = source.map_or((None, 0), |(mark, version)| (Some(mark), version));
-    let (target, target_version) = target.map_or((None, 0), |(mark, version)| (Some(mark), version));
-    refuse_in_other_move(from, to, now).await?;
-    if let (Some(source), Some(target)) = (&source, &target)
-        && source.is_same_move(target)
-        && target.done
-    {
-        // The target may be in use by now. A source that does not know it lost its last mark with its server.
-        let mark = Mark { done: true, ..source.clone() };
-        let written = marks::write(&*from.store, End::Source, Some(&mark), source_version, now).await;
-        written.map_err(MoveError::source)?;
-        return Err(MoveError::SourceMoved { to: mark.store });
-    }
-    let begun = begun(to, source.as_ref(), target.as_ref())?;
-    if begun != Begun::AtBothEnds {
-        refuse_if_taken(to, target.as_ref(), now).await?;
-    }
-    let known = source.as_ref().and_then(|source| source.id.clone());
-    let id = known.unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string());
-    let mark = |other: &Named| Mark { store: other.name.clone(), done: false, id: Some(id.clone()) };
-    let source = Mark { id: Some(id.clone()), ..source.unwrap_or_else(|| mark(to)) };
-    let source = marks::renew(&*from.store, End::Source, &source, source_version, now).await;
-    let source = source.map_err(MoveError::source)?;
-    let target = marks::renew(&*to.store, End::Target, &mark(from), target_version, now).await;
-    let target = target.map_err(MoveError::target)?;
-    // A Redis that crashes may lose its last two seconds. With them it must not lose the marks: both would be served.
-    if [from, to].iter().any(|side| side.store.durability() == Durability::EverySecond) {
-        tokio::time::sleep(MARKS_DURABLE_AFTER).await;
-    }
-    // A server that starts says that it is there and then looks for marks, so one of the two sees the other.
-    refuse_if_used(from, now).await.map_err(MoveError::source)??;
-    refuse_if_used(to, now).await.map_err(MoveError::target)??;
-    Ok(Run { id, source, target })
-}
-
-/// The marks of an earlier begin of the move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begun {
-    Nowhere,
-    AtItsSource,
-    AtBothEnds,
-}
-
-/// Decides by the marks whether this move may begin or go on.
-fn begun(to: &Named, source: Option<&Mark>, target: Option<&Mark>) -> Result<Begun, MoveError> {
+/// Decides by the marks whether this move may begin or go on. Returns true if it has begun at both ends.
+fn is_begun(to: &str, source: Option<&Mark>, target: Option<&Mark>) -> Result<bool, MoveError> {
     let unfinished = target.filter(|target| !target.done);
     match (source, unfinished) {
-        (Some(source), Some(target)) if source.is_same_move(target) => Ok(Begun::AtBothEnds),
+        (Some(source), Some(target)) if source.is_same_move(target) => Ok(true),
         (Some(source), _) if source.done => Err(MoveError::SourceMoved { to: source.store.clone() }),
-        (Some(source), _) if !is_same_store(&source.store, &to.name) => {
+        (Some(source), _) if !is_same_store(&source.store, to) => {
             Err(MoveError::SourceMoving { to: source.store.clone() })
         }
-        (Some(_), None) => Ok(Begun::AtItsSource),
-        (None, None) => Ok(Begun::Nowhere),
+        (_, None) => Ok(false),
         (_, Some(target)) => Err(MoveError::TargetHalfFilled { from: target.store.clone() }),
     }
 }
 
 /// Refuses a source that another move fills, and a target that another move has emptied.
-async fn refuse_in_other_move(from: &Named, to: &Named, now: Timestamp) -> Result<(), MoveError> {
-    let filled = marks::read(&*from.store, End::Target, now).await.map_err(MoveError::source)?;
+async fn refuse_in_other_move(from: Side<'_>, to: Side<'_>) -> Result<(), MoveError> {
+    let filled = from.mark_as(End::Target).await?;
     if let Some((mark, _)) = filled.filter(|(mark, _)| !mark.done) {
         return Err(MoveError::SourceHalfFilled { from: mark.store });
     }
-    match marks::read(&*to.store, End::Source, now).await.map_err(MoveError::target)? {
+    match to.mark_as(End::Source).await? {
         Some((mark, _)) => Err(MoveError::TargetMoved { to: mark.store }),
         None => Ok(()),
     }
 }
 
 /// Refuses a target that holds something.
-async fn refuse_if_taken(to: &Named, mark: Option<&Mark>, now: Timestamp) -> Result<(), MoveError> {
-    let jobs = total(&*to.store, now).await.map_err(MoveError::target)?;
-    let records = Unarchived::of(&*to.store, now).await.map_err(MoveError::target)?.tally().count;
+async fn refuse_if_taken(to: Side<'_>, mark: Option<&Mark>) -> Result<(), MoveError> {
+    let (jobs, records) = (to.count_jobs().await?, Unarchived::of(to).await?.tally().count);
     match mark {
         _ if jobs + records == 0 => Ok(()),
         Some(mark) => Err(MoveError::TargetWhole { from: mark.store.clone() }),
@@ -286,165 +279,182 @@ async fn refuse_if_taken(to: &Named, mark: Option<&Mark>, now: Timestamp) -> Res
     }
 }
 
-/// Refuses a store whose nodes still run: it would change under the move.
-async fn refuse_if_used(side: &Named, now: Timestamp) -> Result<Result<(), MoveError>, StoreError> {
-    let found = side.store.kv_list(nodes::NAMESPACE, now).await?;
-    if found.is_empty() {
-        return Ok(Ok(()));
-    }
-    let running: Vec<&str> = found.iter().map(|note| &*note.key).collect();
-    Ok(Err(MoveError::InUse { store: side.name.clone(), nodes: running.join(", ") }))
+/// A move as this process carries it out. Its fences have the versions of the marks that it has written.
+struct Run<'a> {
+    id: String,
+    from: Side<'a>,
+    to: Side<'a>,
+    source_fence: Fence,
+    target_fence: Fence,
 }
 
-/// Marks both stores as whole, the source first: between the two neither is served.
-async fn end(from: &Named, to: &Named, run: Run, now: Timestamp) -> Result<(), MoveError> {
-    let mark = |other: &Named| Mark { store: other.name.clone(), done: true, id: Some(run.id.clone()) };
-    let begun = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::source)?;
-    if !begun.is_some_and(|(begun, _)| begun.is_same_move(&mark(to))) {
-        return Err(MoveError::CalledOff);
-    }
-    let left = marks::write(&*from.store, End::Source, Some(&mark(to)), run.source.number, now).await;
-    left.map_err(MoveError::source)?;
-    let arrived = marks::write(&*to.store, End::Target, Some(&mark(from)), run.target.number, now).await;
-    arrived.map(drop).map_err(MoveError::target)
-}
-
-async fn total(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError> {
-    let counts = store.counts(now).await?;
-    Ok(counts.delayed + counts.ready + counts.leased + counts.dead_letters + counts.ended)
-}
-
-/// Leases do not travel, so each is ended as if its holder had vanished.
-async fn end_leases(store: &dyn Store, fence: Fence, now: Timestamp) -> Result<u64, StoreError> {
-    let mut ended = 0;
-    loop {
-        let claim = Claim {
-            pick: Pick::Orphaned,
-            max: LOAD_JOBS,
-            now: Timestamp::MAX,
-            lease_until: now.plus(LEASE_LASTS),
-            worker: "store migrate".into(),
-            provider: None,
-            outlives_process: true,
-            turns: Turns::default(),
-        };
-        let leases = store.write_fenced(fence, FencedWrite::Claim(claim)).await?;
-        if leases.is_empty() {
-            return Ok(ended);
+impl<'a> Run<'a> {
+    /// Marks both stores, the source first, and shuts out every process that began or took up this move before.
+    async fn begin(from: Side<'a>, to: Side<'a>) -> Result<Self, MoveError> {
+        from.refuse_if_used().await?;
+        to.refuse_if_used().await?;
+        let (source, source_version) = from.mark_as(End::Source).await?.unzip();
+        let (target, target_version) = to.mark_as(End::Target).await?.unzip();
+        let (source_version, target_version) =
+            (source_version.unwrap_or_default(), target_version.unwrap_or_default());
+        refuse_in_other_move(from, to).await?;
+        if let (Some(source), Some(target)) = (&source, &target)
+            && source.is_same_move(target)
+            && target.done
+        {
+            // The target may be in use by now. A source that does not know it lost its last mark with its server.
+            let mark = Mark { done: true, ..source.clone() };
+            from.write_mark(Some(&mark), source_version).await?;
+            return Err(MoveError::SourceMoved { to: mark.store });
         }
-        let settlements = leases.iter().map(|lease| {
-            let claimed_at = lease.lost.as_ref().map_or(now, |lost| lost.claimed_at);
-            let mut lost = Attempt::ended(lease.attempt, claimed_at, now, AttemptResult::Lost);
-            lost.provider = lease.lost.as_ref().and_then(|lost| lost.provider.clone());
-            lost.replays = lease.job.progress.replays;
-            let audit = AuditEvent::about(&lease.job, AuditKind::LeaseLost, now)
-                .attempt(lease.attempt)
-                .reason("Moved to another store while it was being delivered".to_owned());
-            Settlement {
-                token: lease.token,
-                transition: Transition::Release { at: now, lost: Some(lost) },
-                audit: Some(audit),
-                now,
-                follow_ups: Vec::new(),
+        if !is_begun(to.name, source.as_ref(), target.as_ref())? {
+            refuse_if_taken(to, target.as_ref()).await?;
+        }
+        let known = source.as_ref().and_then(|source| source.id.clone());
+        let id = known.unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string());
+        let mark = |other: Side<'_>| Mark { store: other.name.to_owned(), done: false, id: Some(id.clone()) };
+        let (source, target) = (source.unwrap_or_else(|| mark(to)), mark(from));
+        let source = Mark { id: Some(id.clone()), ..source };
+        let source_fence = from.renew_mark(&source, source_version).await?;
+        let target_fence = to.renew_mark(&target, target_version).await?;
+        // A Redis that crashes may lose its last two seconds. With them it must not lose the marks: both would be served.
+        if [from, to].iter().any(|side| side.store.durability() == Durability::EverySecond) {
+            tokio::time::sleep(MARKS_DURABLE_AFTER).await;
+        }
+        // A server that starts says that it is there and then looks for marks, so one of the two sees the other.
+        from.refuse_if_used().await?;
+        to.refuse_if_used().await?;
+        Ok(Run { id, from, to, source_fence, target_fence })
+    }
+
+    /// Marks both stores as whole, the source first: between the two neither is served.
+    async fn end(self) -> Result<(), MoveError> {
+        let Run { from, to, .. } = self;
+        let mark =
+            |other: Side<'_>| Mark { store: other.name.to_owned(), done: true, id: Some(self.id.clone()) };
+        let begun = from.mark_as(End::Source).await?;
+        if !begun.is_some_and(|(begun, _)| begun.is_same_move(&mark(to))) {
+            return Err(MoveError::CalledOff);
+        }
+        from.write_mark(Some(&mark(to)), self.source_fence.number).await?;
+        to.write_mark(Some(&mark(from)), self.target_fence.number).await.map(drop)
+    }
+
+    /// Leases do not travel, so each is ended as if its holder had vanished.
+    async fn end_leases(&self) -> Result<u64, MoveError> {
+        let Side { store, now, .. } = self.from;
+        let mut ended = 0;
+        loop {
+            let claim = Claim {
+                pick: Pick::Orphaned,
+                max: LOAD_JOBS,
+                now: Timestamp::MAX,
+                lease_until: now.plus(LEASE_LASTS),
+                worker: "store migrate".into(),
+                provider: None,
+                outlives_process: true,
+                turns: Turns::default(),
+            };
+            let leases = self.from.write(self.source_fence, FencedWrite::Claim(claim)).await?;
+            if leases.is_empty() {
+                return Ok(ended);
             }
-        });
-        let settled = store.settle(settlements.collect()).await?;
-        ended += settled.iter().filter(|settled| **settled == Settled::Done).count() as u64;
-    }
-}
-
-async fn copy_jobs(
-    from: &Named,
-    to: &Named,
-    fence: Fence,
-    queue: &Queue,
-    unarchived: &mut Unarchived,
-    now: Timestamp,
-    watch: &mut impl FnMut(Step),
-) -> Result<Tally, MoveError> {
-    let of = total(&*from.store, now).await.map_err(MoveError::source)?;
-    let places = queue.places();
-    let mut tally = Tally::default();
-    let mut after = None;
-    loop {
-        let mut page = from.store.snapshots(after, LOAD_JOBS).await.map_err(MoveError::source)?;
-        for transfer in &mut page.items {
-            tally.add(digest(transfer));
-            transfer.queue_place = places.get(&transfer.job.id).copied();
-            transfer.archived = transfer.audit.len() - unarchived.take_from(&transfer.audit);
-        }
-        to.store.write_fenced(fence, FencedWrite::Adopt(page.items)).await.map_err(MoveError::target)?;
-        watch(Step::Copied { done: tally.count, of });
-        after = page.next;
-        if after.is_none() {
-            return Ok(tally);
+            let settlements = leases.iter().map(|lease| {
+                let claimed_at = lease.lost.as_ref().map_or(now, |lost| lost.claimed_at);
+                let mut lost = Attempt::ended(lease.attempt, claimed_at, now, AttemptResult::Lost);
+                lost.provider = lease.lost.as_ref().and_then(|lost| lost.provider.clone());
+                lost.replays = lease.job.progress.replays;
+                let audit = AuditEvent::about(&lease.job, AuditKind::LeaseLost, now)
+                    .attempt(lease.attempt)
+                    .reason("Moved to another store while it was being delivered".to_owned());
+                Settlement {
+                    token: lease.token,
+                    transition: Transition::Release { at: now, lost: Some(lost) },
+                    audit: Some(audit),
+                    now,
+                    follow_ups: Vec::new(),
+                }
+            });
+            let settled = self.from.at(store.settle(settlements.collect()).await)?;
+            ended += settled.iter().filter(|settled| **settled == Settled::Done).count() as u64;
         }
     }
-}
 
-async fn copy_notes(
-    from: &Named,
-    to: &Named,
-    fence: Fence,
-    queue: &Queue,
-    namespaces: &[Namespace],
-    now: Timestamp,
-) -> Result<Tally, MoveError> {
-    let mut tally = Tally::default();
-    for namespace in namespaces {
-        let mut notes = from.store.kv_list(*namespace, now).await.map_err(MoveError::source)?;
-        if *namespace == bulk::NAMESPACE {
-            for note in &mut notes {
-                let moved = queue.moved_bulk(&*from.store, &*to.store, note.value.clone()).await;
-                note.value = moved.map_err(MoveError::source)?;
+    async fn copy_jobs(
+        &self,
+        queue: &Queue,
+        unarchived: &mut Unarchived,
+        watch: &mut impl FnMut(Step),
+    ) -> Result<Tally, MoveError> {
+        let of = self.from.count_jobs().await?;
+        let places = queue.places();
+        let mut tally = Tally::default();
+        let copied = self.from.each_load(async |mut jobs| {
+            for job in &mut jobs {
+                tally.add(digest(job));
+                job.queue_place = places.get(&job.job.id).copied();
+                job.archived = job.audit.len() - unarchived.take_from(&job.audit);
             }
-        }
-        notes.iter().for_each(|note| tally.add(note_digest(*namespace, note)));
-        let writes = notes.into_iter().map(|note| KvWrite {
-            namespace: *namespace,
-            key: note.key,
-            value: Some(note.value),
-            expect: None,
-            expires_at: note.expires_at,
-            audit: Vec::new(),
+            self.to.write(self.target_fence, FencedWrite::Adopt(jobs)).await?;
+            watch(Step::Copied { done: tally.count, of });
+            Ok(())
         });
-        let writes = FencedWrite::KvWrite(writes.collect(), now);
-        to.store.write_fenced(fence, writes).await.map_err(MoveError::target)?;
+        copied.await?;
+        Ok(tally)
     }
-    Ok(tally)
+
+    async fn copy_entries(&self, queue: &Queue, namespaces: &[Namespace]) -> Result<Tally, MoveError> {
+        let mut tally = Tally::default();
+        for namespace in namespaces {
+            let mut entries = self.from.entries(*namespace).await?;
+            if *namespace == bulk::NAMESPACE {
+                for entry in &mut entries {
+                    let moved = queue.moved_bulk(self.from.store, self.to.store, entry.value.clone()).await;
+                    entry.value = self.from.at(moved)?;
+                }
+            }
+            entries.iter().for_each(|entry| tally.add(entry_digest(*namespace, entry)));
+            let writes = entries.into_iter().map(|entry| KvWrite {
+                namespace: *namespace,
+                key: entry.key,
+                value: Some(entry.value),
+                expect: None,
+                expires_at: entry.expires_at,
+                audit: Vec::new(),
+            });
+            let writes = FencedWrite::KvWrite(writes.collect(), self.to.now);
+            self.to.write(self.target_fence, writes).await?;
+        }
+        Ok(tally)
+    }
 }
 
 /// Reads back what arrived: what was not written down is not there.
 async fn check(
-    to: &Named,
+    to: Side<'_>,
     moved: Moved,
     namespaces: &[Namespace],
-    now: Timestamp,
     watch: &mut impl FnMut(Step),
 ) -> Result<(), MoveError> {
-    let mut unarchived = Unarchived::of(&*to.store, now).await.map_err(MoveError::target)?;
-    let mut found = Tally::default();
-    let mut after = None;
-    loop {
-        let page = to.store.snapshots(after, LOAD_JOBS).await.map_err(MoveError::target)?;
-        for transfer in &page.items {
-            found.add(digest(transfer));
-            unarchived.take_from(&transfer.audit);
+    let mut unarchived = Unarchived::of(to).await?;
+    let mut jobs = Tally::default();
+    let read = to.each_load(async |found| {
+        for job in &found {
+            jobs.add(digest(job));
+            unarchived.take_from(&job.audit);
         }
-        watch(Step::Checked { done: found.count, of: moved.jobs.count });
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    same("jobs", moved.jobs, found)?;
+        watch(Step::Checked { done: jobs.count, of: moved.jobs.count });
+        Ok(())
+    });
+    read.await?;
+    same("jobs", moved.jobs, jobs)?;
     same("audit records", moved.records, unarchived.tally())?;
-    let mut found = Tally::default();
+    let mut entries = Tally::default();
     for namespace in namespaces {
-        let here = to.store.kv_list(*namespace, now).await.map_err(MoveError::target)?;
-        here.iter().for_each(|note| found.add(note_digest(*namespace, note)));
+        let here = to.entries(*namespace).await?;
+        here.iter().for_each(|entry| entries.add(entry_digest(*namespace, entry)));
     }
-    same("notes", moved.notes, found)
+    same("notes", moved.entries, entries)
 }
 
 fn same(what: &str, given: Tally, found: Tally) -> Result<(), MoveError> {
@@ -479,8 +489,8 @@ fn digest(transfer: &JobSnapshot) -> u128 {
 }
 
 /// Without the version, which belongs to its store.
-fn note_digest(namespace: Namespace, note: &KvEntry) -> u128 {
-    digest_of(&[namespace.as_str(), &note.key, note.value.as_str(), &format!("{:?}", note.expires_at)])
+fn entry_digest(namespace: Namespace, entry: &KvEntry) -> u128 {
+    digest_of(&[namespace.as_str(), &entry.key, entry.value.as_str(), &format!("{:?}", entry.expires_at)])
 }
 
 #[cfg(test)]

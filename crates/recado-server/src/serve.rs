@@ -4,6 +4,7 @@
 //! deliveries, then the store of its files. What an engine could not finish within its grace comes back
 //! after the restart.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use recado_engine::{Clock, Engine, Parts, SteadyClock, SystemClock};
 use recado_store::{Store, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
-use recado_store_redis::link::{RedisOptions, ServerClock};
+use recado_store_redis::link::ServerClock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -41,24 +42,21 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
     for warning in &config.warnings.list {
         tracing::warn!(setting = warning.path, "Configuration: {}", warning.message);
     }
-    let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
-    let mut hangup =
-        signal(SignalKind::hangup()).map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let cannot_listen = |error| format!("cannot listen for signals: {error}");
+    let mut signals = Signals::new().map_err(cannot_listen)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(cannot_listen)?;
     let listener = bind(config.settings.server.listen).await?;
     let server = start(config, listener).await?;
-    let broken = loop {
+    loop {
         tokio::select! {
             signal = signals.next() => {
                 tracing::info!(signal, "Stopping: running deliveries end first; a second signal stops at once");
-                break None;
+                break;
             }
-            why = server.broken() => break Some(why),
-            why = server.moved_away() => break Some(why),
+            why = server.broken() => return Err(why),
+            why = server.moved_away() => return Err(why),
             _ = hangup.recv() => read_level(&logging, &again),
         }
-    };
-    if let Some(why) = broken {
-        return Err(why);
     }
     tokio::select! {
         stopped = server.stop() => {
@@ -90,13 +88,11 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     parts.dead_letters = wiring::dead_letter_terms(config);
     parts.alerts = wiring::alert_terms(config);
     parts.trail = Some(wiring::trail_terms(config));
-    let exporting = match traces::start(&config.settings.traces, &parts.settings.node, parts.clock.clone())? {
-        Some((exporter, exporting)) => {
-            parts.tracer = Some(exporter);
-            Some(exporting)
-        }
-        None => None,
-    };
+    let traces = traces::start(&config.settings.traces, &parts.settings.node, parts.clock.clone())?;
+    let exporting = traces.map(|(exporter, exporting)| {
+        parts.tracer = Some(exporter);
+        exporting
+    });
     parts.read_back().await.map_err(unreadable)?;
     let engine = Engine::start(parts);
 
@@ -222,22 +218,21 @@ fn unreadable(error: StoreError) -> String {
 
 /// The store, and the clock that its leases go by.
 pub async fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), String> {
-    match &config.redis {
-        Some(options) => {
-            let store = open_redis(options).await?;
-            let clock = RedisClock(store.link().clock());
-            Ok((Arc::new(store), Arc::new(clock)))
-        }
-        None => {
-            let clock = SteadyClock::start();
-            Ok((Arc::new(open_embedded(config, clock.steady_now()).await?), Arc::new(clock)))
-        }
+    fn cannot_open(error: impl Display) -> String {
+        format!("cannot open the store: {error}")
     }
-}
-
-async fn open_redis(options: &RedisOptions) -> Result<RedisStore, String> {
-    let opened = RedisStore::open(options, Arc::new(Random::from_entropy())).await;
-    opened.map_err(|error| format!("cannot open the store: {error}"))
+    let random = Arc::new(Random::from_entropy());
+    if let Some(options) = &config.redis {
+        let store = RedisStore::open(options, random).await.map_err(cannot_open)?;
+        let clock = RedisClock(store.link().clock());
+        return Ok((Arc::new(store), Arc::new(clock)));
+    }
+    let clock = SteadyClock::start();
+    let options = EmbeddedOptions { now: Some(clock.steady_now()), ..wiring::embedded_options(config) };
+    // Reading a large store back takes a while, and signals should not wait for it.
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options, random)).await;
+    let store = opened.map_err(cannot_open)?.map_err(cannot_open)?;
+    Ok((Arc::new(store), Arc::new(clock)))
 }
 
 /// Nodes that share a store share its time.
@@ -248,15 +243,6 @@ impl Clock for RedisClock {
     fn now(&self) -> Timestamp {
         self.0.now()
     }
-}
-
-async fn open_embedded(config: &Config, now: Timestamp) -> Result<EmbeddedStore, String> {
-    let options = EmbeddedOptions { now: Some(now), ..wiring::embedded_options(config) };
-    // Reading a large store back takes a while, and signals should not wait for it.
-    let random = Arc::new(Random::from_entropy());
-    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options, random)).await;
-    let opened = opened.map_err(|error| format!("cannot open the store: {error}"))?;
-    opened.map_err(|error| format!("cannot open the store: {error}"))
 }
 
 /// This process, for the record of who holds a lease. Containers may all be process 1 of a host of the same

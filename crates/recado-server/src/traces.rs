@@ -12,7 +12,6 @@
 
 mod otlp;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -230,12 +229,6 @@ impl Sender {
                 "The collector of traces does not take spans; they are dropped until it does, and deliveries go on"
             );
         }
-    }
-}
-
-impl fmt::Debug for Sender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").field("host", &self.endpoint.host_str()).finish_non_exhaustive()
     }
 }
 

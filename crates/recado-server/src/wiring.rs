@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_config::{Config, Delivery, RouteConfig, TransportConfig};
+use recado_config::catalogue::Kind;
+use recado_config::{Config, Delivery, NoticeEndpoint, RouteConfig, TransportConfig};
 use recado_engine::audit::TrailTerms;
 use recado_engine::duties::alerts::AlertTerms;
 use recado_engine::notify::endpoints::EndpointRegistry;
@@ -35,10 +36,10 @@ impl Wiring {
     /// Builds every transport and the routes that use them.
     pub fn new(config: &Config) -> Result<Self, String> {
         let endpoints = Arc::new(EndpointRegistry::new(Arc::new(SystemClock)));
-        for endpoint in &config.notice_endpoints {
+        for NoticeEndpoint { id, url, key } in &config.notice_endpoints {
             // Without a configured key, the signature is made with a random one.
-            let key = endpoint.key.clone().unwrap_or_else(|| Secret::generate(random_bytes()));
-            endpoints.fix(&endpoint.id, endpoint.url.clone(), key);
+            let key = key.clone().map_or_else(random_key, Ok)?;
+            endpoints.fix(id, url.clone(), key);
         }
         let mut transports = Transports::default();
         for (name, provider) in &config.providers {
@@ -70,22 +71,14 @@ impl Transports {
         config: &TransportConfig,
         endpoints: &Arc<EndpointRegistry>,
     ) -> Result<(), String> {
-        fn built<T: Transport + 'static, E: ToString>(
-            built: Result<T, E>,
-        ) -> Result<Arc<dyn Transport>, String> {
-            built
-                .map(|transport| Arc::new(transport) as Arc<dyn Transport>)
-                .map_err(|error| error.to_string())
-        }
-        let transport = match config.clone() {
+        let transport: Arc<dyn Transport> = match config.clone() {
             TransportConfig::Http(config) => built(Http::new(config))?,
             TransportConfig::Whatsapp(config) => built(Evolution::new(config))?,
             TransportConfig::Smtp(config) => built(Smtp::new(config))?,
             #[cfg(feature = "ses")]
             TransportConfig::Ses(config) => built(Ses::new(config))?,
             TransportConfig::Webhook(config) => {
-                let webhook = Webhook::new(config, endpoints.clone()).map_err(|error| error.to_string())?;
-                let webhook = Arc::new(webhook);
+                let webhook = built(Webhook::new(config, endpoints.clone()))?;
                 self.webhooks.insert(provider.to_owned(), webhook.clone());
                 webhook
             }
@@ -97,7 +90,7 @@ impl Transports {
     fn route(&self, config: &RouteConfig) -> Route {
         let RouteConfig { kind, provider, others, .. } = config;
         let transport = |provider: &str| match kind {
-            recado_config::catalogue::Kind::Sandbox => Some(Arc::new(Sandbox) as Arc<dyn Transport>),
+            Kind::Sandbox => Some(Arc::new(Sandbox) as Arc<dyn Transport>),
             _ => self.all.get(provider).cloned(),
         };
         let carrier = match &config.delivery {
@@ -123,9 +116,15 @@ impl Transports {
     }
 }
 
-fn random_bytes() -> [u8; 32] {
-    let halves = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
-    std::array::from_fn(|at| halves[at / 16].as_bytes()[at % 16])
+/// From the system's own source: a secret must not be guessed.
+fn random_key() -> Result<Secret, String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| format!("the system gives no random numbers: {error}"))?;
+    Ok(Secret::generate(bytes))
+}
+
+fn built<T>(built: Result<T, impl ToString>) -> Result<Arc<T>, String> {
+    built.map(Arc::new).map_err(|error| error.to_string())
 }
 
 /// The engine's settings.

@@ -78,7 +78,7 @@ delay before each attempt: █ as computed, ░ where jitter may put it
 
     #[test]
     fn every_row_of_the_catalogue_can_be_drawn_in_a_narrow_place() {
-        for row in &recado_config::catalogue::ROUTES {
+        for row in recado_config::catalogue::ROUTES.iter() {
             let drawn = delays(&steps(&row.policy(Environment::Production)), 10);
             assert!(drawn.lines().count() > 3, "{drawn}");
         }

@@ -204,7 +204,7 @@ fn report(screen: &mut Screen, moved: &Moved, to: &str) -> std::io::Result<()> {
     screen.pairs([
         ("moved to", Field::from(to)),
         ("jobs", tally(moved.jobs)),
-        ("notes", tally(moved.notes)),
+        ("notes", tally(moved.entries)),
         ("audit records", tally(moved.records)),
         ("leases ended", Field::if_any(leases_ended)),
     ])?;

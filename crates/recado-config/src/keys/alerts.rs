@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use recado_engine::duties::alerts::EVERY_DEFAULT;
 use recado_engine::notify::notices::Shape;
-use recado_observe::{AlertConfig, Rule, RuleChange, Severity};
+use recado_observe::{AlertConfig, Rule, Severity};
 
 use crate::Secret;
 use crate::keys::channel::{CHANNEL_FORMATS, ChannelKeys};
 use crate::keys::format::{
-    Format, Named, Switchable, count, duration, list, named, number, one_or_list, secret, switchable, text,
-    word,
+    Named, Switchable, count, duration, list, named, number, one_or_list, secret, switchable, text, word,
 };
 use crate::keys::table::{Row, Section, defaults, section};
 use crate::reading::reader::{Reader, Setting};
@@ -97,47 +96,44 @@ impl Section for AlertConfig {
     fn rows(&self) -> Vec<Row> {
         let doc = |at| if at == 0 { RULE_DOC } else { &[] };
         let rules = self.rules.iter().enumerate();
-        rules.map(|(at, rule)| rule_format(rule).row(rule.name, doc(at), Some(rule))).collect()
+        rules.map(|(at, rule)| switchable().row(rule.name, doc(at), Some(&rule_keys(rule)))).collect()
     }
 }
 
-/// Changes of one built-in rule, or `false`.
-fn rule_format(rule: &Rule) -> Format<Rule> {
-    let rule = rule.clone();
-    let rows = |_: Option<&Rule>| defaults::<AlertRuleKeys>().rows();
-    Format::new("table, `true` or `false`", move |setting| change(&rule, setting), write_rule).with_rows(rows)
-}
-
+/// Changes a built-in rule as it is written.
 fn change(rule: &Rule, setting: &Setting<'_>) -> Option<Rule> {
-    let change = match switchable::<AlertRuleKeys>().read(setting)? {
-        Switchable::Off => RuleChange { enabled: Some(false), ..RuleChange::default() },
-        Switchable::On(None) => RuleChange { enabled: Some(true), ..RuleChange::default() },
-        Switchable::On(Some(keys)) => RuleChange {
-            enabled: Some(true),
-            threshold: keys.threshold,
-            window: keys.window,
-            min_volume: keys.min_volume,
-            pending: keys.pending,
-            resolve_share: keys.resolve_share,
-            clear: keys.clear,
-            severity: keys.severity,
-            except: keys.except.map(|names| names.into_iter().map(Into::into).collect()),
+    let rule = Rule { enabled: true, ..rule.clone() };
+    let rule = match switchable::<AlertRuleKeys>().read(setting)? {
+        Switchable::Off => Rule { enabled: false, ..rule },
+        Switchable::On(None) => rule,
+        Switchable::On(Some(keys)) => Rule {
+            threshold: keys.threshold.unwrap_or(rule.threshold),
+            window: keys.window.unwrap_or(rule.window),
+            min_volume: keys.min_volume.unwrap_or(rule.min_volume),
+            pending: keys.pending.unwrap_or(rule.pending),
+            resolve_share: keys.resolve_share.unwrap_or(rule.resolve_share),
+            clear: keys.clear.unwrap_or(rule.clear),
+            severity: keys.severity.unwrap_or(rule.severity),
+            except: keys.except.map_or(rule.except, |names| names.into_iter().map(Into::into).collect()),
+            ..rule
         },
     };
-    let mut changed = AlertConfig { rules: vec![rule.clone()], ..AlertConfig::default() };
-    setting.accept(changed.change(rule.name, change))?;
+    let changed = AlertConfig { rules: vec![rule.clone()], ..AlertConfig::default() };
     let faults = changed.faults();
     for words in &faults {
         let words = words.strip_prefix(&format!("alert {}: ", rule.name)).unwrap_or(words);
         setting.refuse_below(words.split(' ').next().unwrap_or_default(), words);
     }
-    if faults.is_empty() { changed.rules.pop() } else { None }
+    faults.is_empty().then_some(rule)
 }
 
-fn write_rule(rule: &Rule) -> String {
+fn rule_keys(rule: &Rule) -> Switchable<AlertRuleKeys> {
+    if !rule.enabled {
+        return Switchable::Off;
+    }
     let written = |time: Duration| (!time.is_zero()).then_some(time);
     let except = rule.except.iter().map(|name| name.to_string());
-    let keys = AlertRuleKeys {
+    Switchable::On(Some(AlertRuleKeys {
         threshold: Some(rule.threshold),
         window: written(rule.window),
         min_volume: Some(rule.min_volume).filter(|volume| *volume > 0),
@@ -146,6 +142,5 @@ fn write_rule(rule: &Rule) -> String {
         clear: Some(rule.clear),
         severity: Some(rule.severity),
         except: (!rule.except.is_empty()).then(|| except.collect()),
-    };
-    switchable().write(&if rule.enabled { Switchable::On(Some(keys)) } else { Switchable::Off })
+    }))
 }

@@ -1,5 +1,6 @@
 //! Formats of values: each reads a value with its checks, writes it as TOML and says in words what it takes.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -58,12 +59,18 @@ impl<T: 'static> Format<T> {
         Format { example: None, ..self }
     }
 
-    pub fn written_as(self, write: fn(&T) -> String) -> Self {
-        Format { write: Box::new(write), ..self }
+    /// A number may stand without quotes: codes are written both ways. The default file shows no example.
+    pub fn or_number(self) -> Self {
+        let read = self.read;
+        let read = move |setting: &Setting<'_>| match setting.value() {
+            Value::Integer(number) => setting.read_as_text(number.to_string(), &read),
+            _ => read(setting),
+        };
+        Format { read: Box::new(read), example: None, ..self }
     }
 
-    pub fn with_rows(self, rows: fn(Option<&T>) -> Vec<Row>) -> Self {
-        Format { rows, ..self }
+    pub fn written_as(self, write: fn(&T) -> String) -> Self {
+        Format { write: Box::new(write), ..self }
     }
 
     /// Reads a value; a fault is reported at its place.
@@ -121,36 +128,8 @@ pub fn custom<T: 'static>(
         .such_as(&example)
 }
 
-/// The same, and a number may stand without quotes: codes are written both ways.
-pub fn custom_or_number<T: 'static>(
-    example: &'static str,
-    parse: fn(&Text) -> Result<T, String>,
-    show: fn(&T) -> String,
-) -> Format<T> {
-    let Format { read, write, allowed, .. } = custom(example, parse, show);
-    let read = move |setting: &Setting<'_>| match setting.value() {
-        Value::Integer(number) => {
-            setting.accept(parse(&Text { text: number.to_string(), written: None, loose: true }))
-        }
-        _ => read(setting),
-    };
-    Format::new(allowed, read, write)
-}
-
-fn clone_text(written: &Text) -> Result<String, String> {
-    Ok(written.text.clone())
-}
-
-fn hide(written: &Text) -> Result<Secret, String> {
-    Ok(Secret::new(&written.text))
-}
-
 pub fn text(example: &'static str) -> Format<String> {
-    custom(example, clone_text, Clone::clone)
-}
-
-pub fn text_or_number(example: &'static str) -> Format<String> {
-    custom_or_number(example, clone_text, Clone::clone)
+    custom(example, |written| Ok(written.text.clone()), Clone::clone)
 }
 
 pub fn path(example: &'static str) -> Format<PathBuf> {
@@ -159,11 +138,7 @@ pub fn path(example: &'static str) -> Format<PathBuf> {
 
 /// Text that is never shown.
 pub fn secret(example: &'static str) -> Format<Secret> {
-    custom(example, hide, |_| "***".to_owned())
-}
-
-pub fn secret_or_number(example: &'static str) -> Format<Secret> {
-    custom_or_number(example, hide, |_| "***".to_owned())
+    custom(example, |written| Ok(Secret::new(&written.text)), |_| "***".to_owned())
 }
 
 /// Text that has a type of its own.
@@ -195,48 +170,55 @@ pub fn word<T: Clone + PartialEq + 'static>(
     Format::new(allowed.join(", "), read, write)
 }
 
-/// A quantity of text between two bounds.
-fn within<T: PartialOrd>(
-    range: &RangeInclusive<T>,
-    value: T,
+/// One of some names, kept as it is.
+pub fn name<const COUNT: usize>(what: &'static str, names: [&'static str; COUNT]) -> Format<&'static str> {
+    word(what, names.map(|name| (name, name)))
+}
+
+/// Text for a quantity between two bounds; `needs_unit` is the fault of a bare number.
+fn quantity<T: PartialOrd + 'static, E: ToString + 'static>(
+    what: &'static str,
+    example: &'static str,
+    range: RangeInclusive<T>,
+    parse: fn(&str) -> Result<T, E>,
     show: fn(&T) -> String,
-    setting: &Setting<'_>,
-) -> Option<T> {
-    if range.contains(&value) {
-        return Some(value);
-    }
+    needs_unit: fn(i128) -> String,
+) -> Format<T> {
     let (low, high) = (show(range.start()), show(range.end()));
-    setting.refuse(format_args!("`{}` is out of bounds; write \"{low}\" to \"{high}\"", show(&value)))
+    let allowed = format!("{what}, {low} to {high}");
+    let read = move |setting: &Setting<'_>| match setting.value() {
+        Value::Text(text) => {
+            let value = setting.accept(parse(&text.text))?;
+            if range.contains(&value) {
+                return Some(value);
+            }
+            let shown = show(&value);
+            setting.refuse(format_args!("`{shown}` is out of bounds; write \"{low}\" to \"{high}\""))
+        }
+        Value::Integer(number) => setting.refuse(needs_unit(*number)),
+        _ => setting.expect(&format!("a {what}, such as \"{example}\"")),
+    };
+    Format::new(allowed, read, move |value| quote(&show(value)))
 }
 
 pub fn duration(range: RangeInclusive<Duration>) -> Format<Duration> {
     let show = |duration: &Duration| show_duration(*duration);
-    let allowed = format!("duration, {} to {}", show(range.start()), show(range.end()));
-    let read = move |setting: &Setting<'_>| match setting.value() {
-        Value::Text(text) => within(&range, setting.accept(parse_duration(&text.text))?, show, setting),
-        Value::Integer(number) if *number < 0 => {
-            setting.refuse("a duration is not negative and needs a unit; write one such as \"30s\"")
-        }
-        Value::Integer(number) => {
-            setting.refuse(format_args!("a duration needs a unit; write \"{number}s\" or \"{number}ms\""))
-        }
-        _ => setting.expect("a duration, such as \"30s\""),
-    };
-    Format::new(allowed, read, move |value| quote(&show(value)))
+    quantity("duration", "30s", range, parse_duration, show, |number| match number {
+        ..0 => "a duration is not negative and needs a unit; write one such as \"30s\"".to_owned(),
+        _ => format!("a duration needs a unit; write \"{number}s\" or \"{number}ms\""),
+    })
 }
 
 /// A number of bytes.
 pub fn size(range: RangeInclusive<u64>) -> Format<u64> {
-    let show = |size: &u64| show_size(*size);
-    let allowed = format!("size, {} to {}", show(range.start()), show(range.end()));
-    let read = move |setting: &Setting<'_>| match setting.value() {
-        Value::Text(text) => within(&range, setting.accept(parse_size(&text.text))?, show, setting),
-        Value::Integer(number) => {
-            setting.refuse(format_args!("a size needs a unit; write \"{number}B\" or \"{number}MiB\""))
-        }
-        _ => setting.expect("a size, such as \"64MiB\""),
-    };
-    Format::new(allowed, read, move |value| quote(&show(value)))
+    quantity(
+        "size",
+        "64MiB",
+        range,
+        parse_size,
+        |size| show_size(*size),
+        |number| format!("a size needs a unit; write \"{number}B\" or \"{number}MiB\""),
+    )
 }
 
 /// A whole number.
@@ -311,11 +293,11 @@ pub fn tables<S: Section + 'static>(example: &'static str) -> Format<Vec<S>> {
         format!("[\n{lines}]")
     };
     let Format { read, allowed, .. } = list(table::<S>(), example);
-    Format::new(allowed, read, write).with_rows(|_| defaults::<S>().rows())
+    Format { rows: |_| defaults::<S>().rows(), ..Format::new(allowed, read, write) }
 }
 
 /// Values by names that the author chooses.
-pub type Named<T> = Vec<(String, T)>;
+pub type Named<T> = BTreeMap<String, T>;
 
 /// A table of values in the same format, by any name.
 pub fn named<T: 'static>(item: Format<T>) -> Format<Named<T>> {
@@ -333,8 +315,7 @@ pub fn named<T: 'static>(item: Format<T>) -> Format<Named<T>> {
 
 /// Sections of the same shape, by any name.
 pub fn named_tables<S: Section + 'static>() -> Format<Named<S>> {
-    let format = named(table::<S>()).with_rows(|_| defaults::<S>().rows());
-    Format { about: S::ABOUT, ..format }
+    Format { rows: |_| defaults::<S>().rows(), about: S::ABOUT, ..named(table::<S>()) }
 }
 
 /// A table with keys of its own.
@@ -348,9 +329,8 @@ pub fn table<S: Section + 'static>() -> Format<S> {
     let write = |value: &S| {
         inline_table(value.rows().into_iter().filter_map(|row| Some((row.key.to_owned(), row.value?))))
     };
-    let format = Format::new("table", read, write);
-    Format { about: S::ABOUT, ..format }
-        .with_rows(|value| value.map_or_else(|| defaults::<S>().rows(), S::rows))
+    let rows = |value: Option<&S>| value.map_or_else(|| defaults::<S>().rows(), S::rows);
+    Format { rows, about: S::ABOUT, ..Format::new("table", read, write) }
 }
 
 /// A table whose keys are read elsewhere.
@@ -377,5 +357,5 @@ pub fn switchable<S: Section + 'static>() -> Format<Switchable<S>> {
         Switchable::On(None) => "true".to_owned(),
         Switchable::On(Some(terms)) => table().write(terms),
     };
-    Format::new("table, `true` or `false`", read, write).with_rows(|_| defaults::<S>().rows())
+    Format { rows: |_| defaults::<S>().rows(), ..Format::new("table, `true` or `false`", read, write) }
 }

@@ -8,9 +8,9 @@ use recado_transport::Url;
 use crate::Secret;
 use crate::catalogue::Kind;
 use crate::keys::format::{
-    Named, Switchable, count, custom, custom_or_number, duration, named, secret, secret_or_number, switch,
-    switchable, table, text, text_or_number, word,
+    Named, Switchable, count, custom, duration, name, named, secret, switch, switchable, table, text,
 };
+use crate::keys::route::transport;
 use crate::keys::table::section;
 use crate::reading::tree::Text;
 use crate::units::{DAY, MINUTE};
@@ -22,9 +22,9 @@ section! {
     /// A provider, by name: its address and the keys of its transport, and how it is protected.
     ProviderKeys {
         /// The transport that reaches it; its URL and its name say so by default.
-        transport: Kind, word("transport", Kind::ALL.map(|kind| (kind.as_str(), kind)));
+        transport: Kind, transport();
         /// Its address: https:// or http://, and for e-mail smtp:// or smtps://.
-        url: Address, custom("https://api.example.com", Address::read, Address::show).unlisted();
+        url: Address, custom("https://api.example.com", Address::read, |address| address.shown.clone()).unlisted();
         /// Sent with every request. Transports http and whatsapp.
         headers: Named<Secret>, named(secret("Bearer ${API_TOKEN}"));
         whatsapp: WhatsappKeys;
@@ -40,46 +40,46 @@ section! {
 section! {
     WhatsappKeys {
         /// Transport whatsapp: the instance of jobs that name none.
-        instance: String, text_or_number("main");
+        instance: String, text("main").or_number();
         /// Transport whatsapp: the key of the Evolution API.
-        api_key: Secret, secret_or_number("${EVOLUTION_API_KEY}");
+        api_key: Secret, secret("${EVOLUTION_API_KEY}").or_number();
     }
 }
 
 section! {
     SmtpKeys {
         /// Transport smtp: our name at EHLO.
-        hello: String, text_or_number("mail.example.com");
+        hello: String, text("mail.example.com").or_number();
         /// Transport smtp: PEM certificates to trust besides the system's.
-        ca_file: String, text_or_number("/etc/ssl/private-ca.pem");
+        ca_file: String, text("/etc/ssl/private-ca.pem").or_number();
         /// Transport smtp: connections at most, 1 to 1000; as many as `concurrency` by default.
-        connections: usize, custom_or_number("5", connections, usize::to_string);
+        connections: usize, custom("5", connections, usize::to_string).or_number();
     }
 }
 
 section! {
     WebhookKeys {
         /// Transport webhook: it signs for jobs that name a URL themselves.
-        secret: Secret, secret_or_number("${WEBHOOK_SECRET}");
+        secret: Secret, secret("${WEBHOOK_SECRET}").or_number();
     }
 }
 
 section! {
     SesKeys {
         /// Transport ses: the region of AWS.
-        region: String, text_or_number("sa-east-1");
+        region: String, text("sa-east-1").or_number();
         /// Transport ses: a profile of the AWS configuration files.
-        profile: String, text_or_number("mail");
+        profile: String, text("mail").or_number();
         /// Transport ses: fixed credentials; AWS's own chain finds them by default.
-        access_key_id: Secret, secret_or_number("${AWS_ACCESS_KEY_ID}");
+        access_key_id: Secret, secret("${AWS_ACCESS_KEY_ID}").or_number();
         /// Transport ses: the other half of the credentials.
-        secret_access_key: Secret, secret_or_number("${AWS_SECRET_ACCESS_KEY}");
+        secret_access_key: Secret, secret("${AWS_SECRET_ACCESS_KEY}").or_number();
         /// Transport ses: for temporary credentials.
-        session_token: Secret, secret_or_number("${AWS_SESSION_TOKEN}");
+        session_token: Secret, secret("${AWS_SESSION_TOKEN}").or_number();
         /// Transport ses: the configuration set of companies without one of their own.
-        configuration_set: String, text_or_number("transactional");
+        configuration_set: String, text("transactional").or_number();
         /// Transport ses: the composer of the message: SES where it can (auto, the default), Recado (raw) or SES (simple).
-        content: &'static str, word("content", ["auto", "raw", "simple"].map(|word| (word, word)));
+        content: &'static str, name("content", ["auto", "raw", "simple"]);
         /// Transport ses: message tags of every e-mail.
         tags: Named<String>, named(text("campaign"));
         /// Transport ses: configuration sets by company.
@@ -140,32 +140,23 @@ fn connections(written: &Text) -> Result<usize, String> {
 }
 
 /// A provider's URL. It may hold a password.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Address {
-    pub url: String,
-    /// As it stands in the file, when variables were replaced in it.
-    written: Option<String>,
+    pub url: Secret,
+    /// As it may be shown: with the names of variables that were replaced in it, and without a password.
+    shown: String,
 }
 
 impl Address {
     fn read(written: &Text) -> Result<Address, String> {
-        Ok(Address { url: written.text.clone(), written: written.written.clone() })
-    }
-
-    fn show(&self) -> String {
-        match (&self.written, self.url.parse::<Url>()) {
-            (Some(written), _) => written.clone(),
+        let shown = match (&written.written, written.text.parse::<Url>()) {
+            (Some(with_names), _) => with_names.clone(),
             (None, Ok(mut url)) if url.password().is_some() => {
                 let _ = url.set_password(Some("***"));
                 url.to_string()
             }
-            _ => self.url.clone(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.show())
+            _ => written.text.clone(),
+        };
+        Ok(Address { url: Secret::new(&written.text), shown })
     }
 }

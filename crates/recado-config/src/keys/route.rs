@@ -11,8 +11,8 @@ use regex::Regex;
 
 use crate::catalogue::Kind;
 use crate::keys::format::{
-    Format, Named, count, custom, custom_or_number, duration, list, named, number, one_or_list, parsed,
-    quote, table, tables, text, word,
+    Format, Named, count, custom, duration, list, name, named, number, one_or_list, parsed, quote, table,
+    tables, text, word,
 };
 use crate::keys::table::section;
 use crate::reading::tree::Text;
@@ -25,13 +25,13 @@ section! {
     /// A route, by name. A built-in one keeps every key that is not written.
     RouteKeys {
         /// The way out: `worker` is your own code, `sandbox` sends nothing; by default that of the provider.
-        transport: Kind, word("transport", Kind::ALL.map(|kind| (kind.as_str(), kind)));
+        transport: Kind, transport();
         /// The provider that takes its jobs.
         provider: String, text("my-provider").unlisted();
         /// Or several: the next one takes over when those before it are closed off.
         providers: Vec<String>, list(text("my-provider"), "[\"first\", \"second\"]");
         /// The built-in rules that judge a failure; `classify` puts rules of your own before them.
-        classifier: &'static str, word("classifier", recado_core::rules::NAMES.map(|name| (name, name)));
+        classifier: &'static str, classifier();
         /// One attempt may take this long.
         timeout: Duration, duration(Duration::from_millis(1)..=HOUR);
         /// The longest wait that an answer from outside (a Retry-After, a limit that is reached) can impose.
@@ -87,7 +87,7 @@ section! {
         on: Vec<Occasion>,
             list(word("occasion", [("open", Occasion::Open), ("dead", Occasion::Dead)]), "[\"open\", \"dead\"]");
         /// The act.
-        act as "do": &'static str, word("fallback", Act::NAMES.map(|name| (name, name)));
+        act as "do": &'static str, name("fallback", Act::NAMES);
         /// With "reschedule": the job starts over after this.
         after: Duration, duration(SECOND..=YEAR);
         /// A channel that hears of it.
@@ -119,7 +119,7 @@ section! {
 section! {
     RuleKeys {
         /// The failure's code: an SMTP code, an HTTP status or a provider's own.
-        code: String, custom_or_number("550", non_empty, Clone::clone);
+        code: String, custom("550", non_empty, Clone::clone).or_number();
         /// Another word for `code`.
         name: String, custom("Throttling", non_empty, Clone::clone).unlisted();
         /// The enhanced SMTP code; x stands for any number.
@@ -147,8 +147,16 @@ section! {
     }
 }
 
+pub fn transport() -> Format<Kind> {
+    word("transport", Kind::ALL.map(|kind| (kind.as_str(), kind)))
+}
+
+pub fn classifier() -> Format<&'static str> {
+    name("classifier", recado_core::rules::NAMES)
+}
+
 fn status() -> Format<StatusRange> {
-    custom_or_number("5xx", status_range, show_status_range).written_as(write_status_range)
+    custom("5xx", status_range, show_status_range).or_number().written_as(write_status_range)
 }
 
 /// The kind of network failure that a rule is for; `None` is any.

@@ -47,14 +47,14 @@ section! {
         alerts: Alerts = defaults(), table();
         fairness: Fairness = defaults(), table();
         webhooks: Webhooks = defaults(), table();
-        notify: Named<ChannelKeys> = Vec::new(), named_tables();
+        notify: Named<ChannelKeys> = Named::new(), named_tables();
         log: Log = defaults(), table();
         traces: Traces = defaults(), table();
         sandbox: Sandbox = defaults(), table();
-        providers: Named<ProviderKeys> = Vec::new(), named_tables();
-        routes: Named<RouteKeys> = Vec::new(), named_tables();
+        providers: Named<ProviderKeys> = Named::new(), named_tables();
+        routes: Named<RouteKeys> = Named::new(), named_tables();
         /// The same sections for one environment alone, `development` or `production`.
-        environments: Named<()> = Vec::new(), named(any_table());
+        environments: Named<()> = Named::new(), named(any_table());
     }
 }
 
@@ -79,7 +79,7 @@ section! {
     Store {
         /// redis://host:6379/0, redis+sentinel://host:26379,host:26379/service or redis+cluster://host:6379,host:6379;
         /// rediss:// speaks TLS, and a login goes before the host: redis://user:${REDIS_PASSWORD}@host.
-        url: StoreUrl, custom("redis://127.0.0.1:6379", |written| Ok(StoreUrl(written.text.clone())), StoreUrl::without_password);
+        url: Secret, custom("redis://127.0.0.1:6379", |written| Ok(Secret::new(&written.text)), without_password);
         /// Parts that the jobs are divided into by company, for a Cluster with several shards. Chosen once.
         partitions: u16, count(1..=PARTITIONS_MAX).such_as("1");
         /// Every key begins with this. Stores with different prefixes share nothing.
@@ -200,29 +200,16 @@ section! {
     }
 }
 
-/// Address of a store in Redis. It may hold a password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct StoreUrl(pub String);
-
-impl StoreUrl {
-    fn without_password(&self) -> String {
-        Target::read(&self.0).map_or_else(|_| "***".to_owned(), |target| target.to_string())
-    }
-}
-
-impl std::fmt::Debug for StoreUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.without_password())
-    }
+/// A Redis URL as it may be shown.
+fn without_password(url: &Secret) -> String {
+    Target::read(url.reveal()).map_or_else(|_| "***".to_owned(), |target| target.to_string())
 }
 
 fn listen_address(written: &Text) -> Result<SocketAddr, String> {
+    let text = &written.text;
     // People write localhost, and mean the loopback address.
-    written.text.replace("localhost", "127.0.0.1").parse().map_err(|_| {
-        format!(
-            "`{}` is not an address to listen on; write an IP address and a port, such as \"127.0.0.1:7400\"",
-            written.text
-        )
+    text.replace("localhost", "127.0.0.1").parse().map_err(|_| {
+        format!("`{text}` is not an address to listen on; write an IP address and a port, such as \"127.0.0.1:7400\"")
     })
 }
 

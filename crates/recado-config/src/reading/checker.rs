@@ -45,8 +45,55 @@ impl Checker {
         Fault { place, path: path.to_owned(), message }
     }
 
+    /// The table at this path, for checks that name its keys alone.
+    pub fn scope(&self, path: impl Into<String>) -> Scope<'_> {
+        Scope { path: path.into(), checker: self }
+    }
+
     /// The faults and the warnings.
     pub fn into_findings(self) -> (Vec<Fault>, Vec<Fault>) {
         (self.faults.into_inner(), self.warnings.into_inner())
+    }
+}
+
+/// A table under check. Its keys are named without its path; an empty key is the table itself.
+#[derive(Clone, Debug)]
+pub struct Scope<'a> {
+    pub path: String,
+    pub checker: &'a Checker,
+}
+
+impl<'a> Scope<'a> {
+    pub fn path(&self, key: &str) -> String {
+        if key.is_empty() { self.path.clone() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// The table or the list item at this key.
+    pub fn below(&self, key: &str) -> Scope<'a> {
+        self.checker.scope(self.path(key))
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.checker.has(&self.path(key))
+    }
+
+    /// The key, or the table itself where the key is not written.
+    pub fn written<'k>(&self, key: &'k str) -> &'k str {
+        if self.has(key) { key } else { "" }
+    }
+
+    pub fn fault(&self, key: &str, message: impl ToString) {
+        self.checker.fault(&self.path(key), message);
+    }
+
+    /// Reports a fault after which nothing can be made of the table.
+    pub fn refuse<T>(&self, key: &str, message: impl ToString) -> Option<T> {
+        self.fault(key, message);
+        None
+    }
+
+    /// Reports the fault of a key whose value is not accepted.
+    pub fn accept<T, E: ToString>(&self, key: &str, checked: Result<T, E>) -> Option<T> {
+        checked.map_err(|error| self.fault(key, error)).ok()
     }
 }

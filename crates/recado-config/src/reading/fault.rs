@@ -99,22 +99,7 @@ impl Source {
     fn show(&self, fault: &Fault, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if fault.path.is_empty() { String::new() } else { format!("  {}", fault.path) };
         match &fault.place {
-            Place::File { start, end } => {
-                let spot = self.spot(*start, *end);
-                let gutter = spot.line.to_string().len();
-                writeln!(f, "{:gutter$}--> {}:{}:{}{path}", "", self.name, spot.line, spot.column)?;
-                writeln!(f, "{:gutter$} |", "")?;
-                writeln!(f, "{} | {}", spot.line, spot.text)?;
-                writeln!(
-                    f,
-                    "{:gutter$} | {:indent$}{:^<marks$}",
-                    "",
-                    "",
-                    "",
-                    indent = spot.column - 1,
-                    marks = spot.marks
-                )
-            }
+            Place::File { start, end } => self.show_line(*start, *end, &path, f),
             Place::Variable(name) => writeln!(f, " --> ${name}{path}"),
             Place::Flag(flag) => writeln!(f, " --> {flag}{path}"),
             Place::Nowhere if path.is_empty() => Ok(()),
@@ -122,7 +107,8 @@ impl Source {
         }
     }
 
-    fn spot(&self, start: usize, end: usize) -> Spot {
+    /// One line of the file, and marks below the part of it that is meant.
+    fn show_line(&self, start: usize, end: usize, path: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.text;
         let start = text.floor_char_boundary(start.min(text.len()));
         let end = text.floor_char_boundary(end.clamp(start, text.len()));
@@ -133,21 +119,15 @@ impl Source {
             let at = line_start + at;
             if self.hidden.iter().any(|hidden| hidden.contains(&at)) { '*' } else { shown(c) }
         });
-        Spot {
-            line: text[..start].matches('\n').count() + 1,
-            column: text[line_start..start].chars().count() + 1,
-            marks: text[start..end.min(line_end).max(start)].chars().count().max(1),
-            text: line.collect(),
-        }
+        let number = text[..start].matches('\n').count() + 1;
+        let indent = text[line_start..start].chars().count();
+        let marks = text[start..end.min(line_end).max(start)].chars().count().max(1);
+        let gutter = number.to_string().len();
+        writeln!(f, "{:gutter$}--> {}:{number}:{}{path}", "", self.name, indent + 1)?;
+        writeln!(f, "{:gutter$} |", "")?;
+        writeln!(f, "{number} | {}", line.collect::<String>())?;
+        writeln!(f, "{:gutter$} | {:indent$}{:^<marks$}", "", "", "")
     }
-}
-
-/// One line of the file, and the part of it that is meant.
-struct Spot {
-    line: usize,
-    column: usize,
-    marks: usize,
-    text: String,
 }
 
 /// The known word that was probably meant: one that begins so, or is a few slips away.

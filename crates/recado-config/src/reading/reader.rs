@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 
 use crate::reading::checker::Checker;
-use crate::reading::fault::{Place, suggestion};
-use crate::reading::tree::{Entry, Node, Table, Value};
+use crate::reading::fault::suggestion;
+use crate::reading::tree::{Entry, Node, Table, Text, Value};
 
 /// A table, while it is read.
 #[derive(Debug)]
@@ -64,10 +64,15 @@ impl<'t> Setting<'t> {
         &self.node.value
     }
 
+    /// Reads other text as if it stood here.
+    pub fn read_as_text<T>(&self, text: String, read: impl Fn(&Setting<'_>) -> Option<T>) -> Option<T> {
+        let node = Node { place: self.node.place.clone(), value: Value::Text(Text::loose(text)) };
+        read(&Setting { path: self.path.clone(), node: &node, checker: self.checker })
+    }
+
     /// Reports a fault; the value counts as absent.
     pub fn refuse<T>(&self, message: impl ToString) -> Option<T> {
-        let place: &Place = &self.node.place;
-        self.checker.fault_at(place, &self.path, message);
+        self.checker.fault_at(&self.node.place, &self.path, message);
         None
     }
 
@@ -78,9 +83,8 @@ impl<'t> Setting<'t> {
 
     /// Reports a fault of a key below, or of this value where that key is not written.
     pub fn refuse_below(&self, key: &str, message: impl ToString) {
-        let path = format!("{}.{key}", self.path);
-        let path = if self.checker.has(&path) { &path } else { &self.path };
-        self.checker.fault(path, message);
+        let scope = self.checker.scope(&self.path);
+        scope.fault(scope.written(key), message);
     }
 
     /// Reports a value of the wrong type.

@@ -48,6 +48,13 @@ pub struct Text {
     pub loose: bool,
 }
 
+impl Text {
+    /// Text of a variable or a flag.
+    pub fn loose(text: impl Into<String>) -> Self {
+        Text { text: text.into(), written: None, loose: true }
+    }
+}
+
 impl Value {
     pub fn kind(&self) -> &'static str {
         match self {
@@ -70,9 +77,8 @@ impl Node {
                 let items = items.iter_mut().enumerate();
                 items.for_each(|(at, item)| item.visit(&format!("{path}[{at}]"), visitor));
             }
-            Value::Table(Table(entries)) => {
-                let entries = entries.iter_mut();
-                entries.for_each(|(name, entry)| entry.node.visit(&format!("{path}.{name}"), visitor));
+            Value::Table(table) => {
+                table.visit(&mut |below, node| visitor(&format!("{path}.{below}"), node));
             }
             _ => {}
         }
@@ -95,7 +101,7 @@ impl Node {
 pub fn parse(source: &Source) -> Result<Table, Vec<Fault>> {
     let (document, errors) = DeTable::parse_recoverable(&source.text);
     if errors.is_empty() {
-        return Ok(table(document.get_ref()));
+        return Ok(table(document.get_ref(), &Place::file));
     }
     let fault = |error: &toml::de::Error| Fault {
         place: error.span().map_or(Place::Nowhere, Place::file),
@@ -111,17 +117,18 @@ pub fn parse(source: &Source) -> Result<Table, Vec<Fault>> {
     Err(errors.iter().filter(first_of_line).map(fault).collect())
 }
 
-fn table(table: &DeTable<'_>) -> Table {
-    let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
-        let key: &Spanned<std::borrow::Cow<'_, str>> = key;
-        (key.get_ref().to_string(), Entry { key: Place::file(key.span()), node: node(value) })
-    };
-    Table(table.iter().map(entry).collect())
+/// Gives bytes of the text that is parsed their place.
+type PlaceOf<'a> = &'a dyn Fn(Range<usize>) -> Place;
+
+fn table(table: &DeTable<'_>, place: PlaceOf<'_>) -> Table {
+    let entries = table.iter().map(|(key, value)| {
+        (key.get_ref().to_string(), Entry { key: place(key.span()), node: node(value, place) })
+    });
+    Table(entries.collect())
 }
 
-fn node(value: &Spanned<DeValue<'_>>) -> Node {
-    let place = Place::file(value.span());
-    let value = match value.get_ref() {
+fn node(value: &Spanned<DeValue<'_>>, place: PlaceOf<'_>) -> Node {
+    let read = match value.get_ref() {
         DeValue::String(text) => Value::Text(Text { text: text.to_string(), written: None, loose: false }),
         DeValue::Integer(number) => {
             Value::Integer(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
@@ -129,28 +136,15 @@ fn node(value: &Spanned<DeValue<'_>>) -> Node {
         DeValue::Float(number) => Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
         DeValue::Boolean(on) => Value::Boolean(*on),
         DeValue::Datetime(_) => Value::Date,
-        DeValue::Array(list) => Value::List(list.iter().map(node).collect()),
-        DeValue::Table(inner) => Value::Table(table(inner)),
+        DeValue::Array(list) => Value::List(list.iter().map(|item| node(item, place)).collect()),
+        DeValue::Table(inner) => Value::Table(table(inner, place)),
     };
-    Node { place, value }
+    Node { place: place(value.span()), value: read }
 }
 
 /// One value of TOML, for a variable that holds a list or a table. Its parts have no place of their own.
 pub fn parse_value(text: &str, place: &Place) -> Option<Value> {
-    fn move_to(place: &Place, node: &mut Node) {
-        node.place = place.clone();
-        match &mut node.value {
-            Value::List(items) => items.iter_mut().for_each(|item| move_to(place, item)),
-            Value::Table(Table(entries)) => entries.values_mut().for_each(|entry| {
-                entry.key = place.clone();
-                move_to(place, &mut entry.node);
-            }),
-            _ => {}
-        }
-    }
-    let mut parsed = node(&DeValue::parse(text).ok()?);
-    move_to(place, &mut parsed);
-    Some(parsed.value)
+    Some(node(&DeValue::parse(text).ok()?, &|_| place.clone()).value)
 }
 
 impl Table {
@@ -189,50 +183,44 @@ impl Table {
 
     /// Puts a value at a path, making the tables on the way.
     pub fn put(&mut self, path: &[&str], node: Node) {
-        let [first, rest @ ..] = path else { return };
-        let key = node.place.clone();
-        if rest.is_empty() {
-            self.0.insert((*first).to_owned(), Entry { key, node });
-            return;
+        let within_table = |node: Node, name: &&str| {
+            let (key, place) = (node.place.clone(), node.place.clone());
+            let entries = BTreeMap::from([((*name).to_owned(), Entry { key, node })]);
+            Node { place, value: Value::Table(Table(entries)) }
+        };
+        if let Value::Table(table) = path.iter().rfold(node, within_table).value {
+            self.overlay(table);
         }
-        let place = key.clone();
-        let empty = || Entry { key, node: Node { place, value: Value::Table(Table::default()) } };
-        let entry = self.0.entry((*first).to_owned()).or_insert_with(empty);
-        if !matches!(entry.node.value, Value::Table(_)) {
-            entry.node.value = Value::Table(Table::default());
-        }
-        if let Value::Table(table) = &mut entry.node.value {
-            table.put(rest, node);
-        }
+    }
+
+    /// Visits every value, each with its path.
+    fn visit(&mut self, visitor: &mut dyn FnMut(&str, &mut Node)) {
+        self.0.iter_mut().for_each(|(name, entry)| entry.node.visit(name, visitor));
     }
 
     /// Replaces `${NAME}` in every string. The settings of environments are left alone: those of this one have been laid
     /// over already. Returns a fault for each variable that is not set.
     pub fn expand(&mut self, lookup: &dyn Fn(&str) -> Option<String>) -> Vec<Fault> {
         let mut faults = Vec::new();
-        for (name, entry) in self.0.iter_mut().filter(|(name, _)| *name != "environments") {
-            entry.node.visit(name, &mut |path, node| match &mut node.value {
-                Value::Text(text) if !text.loose && text.text.contains('$') => {
-                    match replace(&text.text, lookup) {
-                        Ok(replaced) if replaced == text.text => {}
-                        Ok(replaced) => text.written = Some(std::mem::replace(&mut text.text, replaced)),
-                        Err(message) => {
-                            faults.push(Fault { place: node.place.clone(), path: path.to_owned(), message });
-                        }
+        self.visit(&mut |path, node| match &mut node.value {
+            Value::Text(text) if !text.loose && path.split('.').next() != Some("environments") => {
+                match replace(&text.text, lookup) {
+                    Ok(replaced) if replaced == text.text => {}
+                    Ok(replaced) => text.written = Some(std::mem::replace(&mut text.text, replaced)),
+                    Err(message) => {
+                        faults.push(Fault { place: node.place.clone(), path: path.to_owned(), message });
                     }
                 }
-                _ => {}
-            });
-        }
+            }
+            _ => {}
+        });
         faults
     }
 
     /// Bytes of the file that hold secrets.
     pub fn secrets(&mut self, source: &Source) -> Vec<Range<usize>> {
         let mut found = Vec::new();
-        for (name, entry) in &mut self.0 {
-            entry.node.visit(name, &mut |path, node| found.extend(secret(path, node, source)));
-        }
+        self.visit(&mut |path, node| found.extend(secret(path, node, source)));
         found
     }
 }

@@ -48,17 +48,16 @@ pub fn settings(variables: &Variables, known: &[String]) -> Table {
         if value.is_empty() {
             continue;
         }
-        let path = match SHORT.iter().find(|(short, _)| short == name) {
-            Some((_, path)) => path.iter().map(|part| (*part).to_owned()).collect(),
-            None => match name.strip_prefix(PREFIX).filter(|rest| rest.contains("__")) {
-                Some(rest) => path_of(rest, known),
-                None => continue,
-            },
+        let short = SHORT.iter().find(|(short, _)| short == name);
+        let long = name.strip_prefix(PREFIX).filter(|rest| rest.contains("__"));
+        let path = match (short, long) {
+            (Some((_, path)), _) => path.iter().map(|part| (*part).to_owned()).collect(),
+            (None, Some(rest)) => path_of(rest, known),
+            (None, None) => continue,
         };
         let place = Place::Variable(name.clone());
         let structured = value.starts_with(['[', '{']).then(|| parse_value(value, &place)).flatten();
-        let text = || Value::Text(Text { text: value.clone(), written: None, loose: true });
-        let node = Node { value: structured.unwrap_or_else(text), place };
+        let node = Node { value: structured.unwrap_or_else(|| Value::Text(Text::loose(value))), place };
         let path: Vec<_> = path.iter().map(String::as_str).collect();
         table.put(&path, node);
     }

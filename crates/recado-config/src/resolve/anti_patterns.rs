@@ -44,39 +44,21 @@ const PERMANENT_STATUSES: [u16; 4] = [400, 401, 403, 404];
 /// The longest list of codes in a message.
 const CODES_SHOWN: usize = 4;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AntiPattern {
-    EndlessRetry,
-    NoBackoff,
-    PermanentRetried,
-    SharedBreaker,
-    SilentFailure,
-    HidingFallback,
-    UnattendedDlq,
-    RetryAfterIgnored,
-}
-
-impl AntiPattern {
-    /// Each with its key in `allow`.
-    pub const WORDS: [(&'static str, AntiPattern); 8] = [
-        ("endless_retry", AntiPattern::EndlessRetry),
-        ("no_backoff", AntiPattern::NoBackoff),
-        ("permanent_retried", AntiPattern::PermanentRetried),
-        ("shared_breaker", AntiPattern::SharedBreaker),
-        ("silent_failure", AntiPattern::SilentFailure),
-        ("hiding_fallback", AntiPattern::HidingFallback),
-        ("unattended_dlq", AntiPattern::UnattendedDlq),
-        ("retry_after_ignored", AntiPattern::RetryAfterIgnored),
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        AntiPattern::WORDS.iter().find(|(_, pattern)| *pattern == self).map_or("", |(word, _)| word)
-    }
-}
+/// The anti-patterns, each by its key in `allow`.
+pub const ANTI_PATTERNS: [&str; 8] = [
+    "endless_retry",
+    "no_backoff",
+    "permanent_retried",
+    "shared_breaker",
+    "silent_failure",
+    "hiding_fallback",
+    "unattended_dlq",
+    "retry_after_ignored",
+];
 
 /// One anti-pattern at its key, in words that say what to write instead.
 struct Found {
-    pattern: AntiPattern,
+    name: &'static str,
     path: String,
     message: String,
 }
@@ -93,30 +75,28 @@ impl<'a> Review<'a> {
         Review { checker, found: Vec::new() }
     }
 
-    fn add(&mut self, pattern: AntiPattern, path: String, message: String) {
-        self.found.push(Found { pattern, path, message });
+    fn add(&mut self, name: &'static str, path: impl Into<String>, message: impl Into<String>) {
+        debug_assert!(ANTI_PATTERNS.contains(&name), "{name} cannot be allowed");
+        self.found.push(Found { name, path: path.into(), message: message.into() });
     }
 
     /// Ends a section: warns of its anti-patterns, but for those that it allows.
     pub fn close(&mut self, section: &str, allow: Option<&Named<String>>) {
         let found = std::mem::take(&mut self.found);
-        let allow = allow.map(Vec::as_slice).unwrap_or_default();
-        for (name, reason) in allow {
+        for (name, reason) in allow.into_iter().flatten() {
             let path = format!("{section}.allow.{name}");
-            let known = AntiPattern::WORDS.map(|(word, _)| word);
-            if !known.contains(&name.as_str()) {
-                let advice = suggestion(name, known, "ones");
+            if !ANTI_PATTERNS.contains(&name.as_str()) {
+                let advice = suggestion(name, ANTI_PATTERNS, "ones");
                 self.checker.fault(&path, format!("there is no anti-pattern `{name}`; {advice}"));
             } else if reason.trim().is_empty() {
                 self.checker.fault(&path, "does not say why; write the reason");
-            } else if !found.iter().any(|found| found.pattern.as_str() == name) {
+            } else if !found.iter().any(|found| found.name == name) {
                 let message = format!("allows `{name}`, and [{section}] has nothing of it; take it out");
                 self.checker.warn(&path, message);
             }
         }
-        let is_allowed = |found: &Found| allow.iter().any(|(name, _)| name == found.pattern.as_str());
-        for Found { pattern, path, message } in found.into_iter().filter(|found| !is_allowed(found)) {
-            let name = pattern.as_str();
+        let is_allowed = |name: &str| allow.is_some_and(|allow| allow.contains_key(name));
+        for Found { name, path, message } in found.into_iter().filter(|found| !is_allowed(found.name)) {
             let silence = format!("if it is meant, write allow = {{ {name} = \"why\" }} in [{section}]");
             self.checker.warn(&path, format!("{message}; {silence}"));
         }
@@ -134,7 +114,7 @@ impl<'a> Review<'a> {
         if let Some(hold_max) = keys.hold_max.filter(|hold_max| *hold_max < HOLD_MAX_MIN) {
             let (short, least) = (show_duration(hold_max), show_duration(HOLD_MAX_MIN));
             let message = format!("a longer Retry-After is cut to {short}; write \"{least}\" or more");
-            self.add(AntiPattern::RetryAfterIgnored, path("hold_max"), message);
+            self.add("retry_after_ignored", path("hold_max"), message);
         }
         if let (Some(keys), Act::Reschedule(after), true) =
             (&keys.fallback, route.fallback.act, route.fallback.on_dead)
@@ -147,7 +127,7 @@ impl<'a> Review<'a> {
                      person sees; lengthen `after`, or shorten [engine] job_ttl ({})",
                     show_duration(job_ttl)
                 );
-                self.add(AntiPattern::HidingFallback, path(key), message);
+                self.add("hiding_fallback", path(key), message);
             }
         }
         if let Some(keys) = &keys.auto_replay {
@@ -161,7 +141,7 @@ impl<'a> Review<'a> {
         if attempts > ATTEMPTS_MANY {
             let key = keys.max_attempts.map_or(path.to_owned(), |_| format!("{path}.max_attempts"));
             let message = format!("{attempts} attempts hardly ever end; write {ATTEMPTS_MANY} or fewer");
-            self.add(AntiPattern::EndlessRetry, key, message);
+            self.add("endless_retry", key, message);
         }
         let waits: Vec<Duration> = (0..retries).map(|retry| policy.nominal(retry)).collect();
         let (first, longest) = (policy.nominal(0), waits.iter().copied().max().unwrap_or_default());
@@ -184,7 +164,7 @@ impl<'a> Review<'a> {
             })
         };
         if let Some(message) = message {
-            self.add(AntiPattern::NoBackoff, path.to_owned(), message);
+            self.add("no_backoff", path, message);
         }
     }
 
@@ -196,18 +176,17 @@ impl<'a> Review<'a> {
             Some(_) => path("classifier"),
             None => format!("routes.{}", route.name),
         };
-        let own = Classifier { rules: Default::default(), ..route.classifier.clone() };
-        let built_in = Classifier { own: Vec::new(), ..route.classifier.clone() };
+        let Classifier { own, rules, .. } = &route.classifier;
         let speaks_http = matches!(route.kind, Kind::Http | Kind::Whatsapp | Kind::Webhook);
 
-        let by_name = |rule: &recado_core::classify::Rule| {
-            let code = rule.when.code.as_ref().filter(|_| rule.class == Class::Permanent)?;
-            Some(Failure::answer(&code.replace('x', "0"), ""))
-        };
-        let named = route.classifier.rules.iter().filter_map(by_name);
-        let named = named.filter(|failure| built_in.classify(failure.clone()).class == Class::Permanent);
+        // Codes that the built-in rules call permanent.
+        let named = rules.iter().filter(|rule| rule.class == Class::Permanent).filter_map(|rule| {
+            let failure = Failure::answer(&rule.when.code.as_ref()?.replace('x', "0"), "");
+            let decides = rules.iter().find(|rule| rule.when.holds(&failure))?;
+            (decides.class == Class::Permanent).then_some(failure)
+        });
         // SMTP's enhanced codes of class 5 are permanent by their definition.
-        let enhanced = own.own.iter().filter_map(|rule| {
+        let enhanced = own.iter().filter_map(|rule| {
             let enhanced = rule.when.enhanced.as_ref().filter(|code| code.starts_with('5'))?;
             let code = rule.when.code.as_ref().unwrap_or(enhanced).replace('x', "0");
             Some(Failure { enhanced: Some(enhanced.replace('x', "0").into()), ..Failure::answer(&code, "") })
@@ -216,60 +195,52 @@ impl<'a> Review<'a> {
         // Codes by the rule that has them retried: the position of an own rule in `classify`, or the built-in set.
         let mut retried: BTreeMap<Option<usize>, Vec<Box<str>>> = BTreeMap::new();
         for failure in permanent {
-            let at = own.own.iter().position(|rule| rule.when.holds(&failure));
-            let judged = route.classifier.classify(failure.clone());
-            let by_set = at.is_none() && speaks_http && failure.status.is_some();
-            if judged.class.is_retryable() && (at.is_some() || by_set) {
-                let at =
-                    at.and_then(|_| judged.rule.rsplit('/').next()?.parse::<usize>().ok()?.checked_sub(1));
+            let in_set = speaks_http && failure.status.is_some();
+            let judged = route.classifier.classify(failure);
+            let own_rule = judged.rule.strip_prefix("config/").and_then(|name| name.rsplit('/').next());
+            let at = own_rule.and_then(|position| position.parse::<usize>().ok()?.checked_sub(1));
+            if judged.class.is_retryable() && (at.is_some() || in_set) {
                 retried.entry(at).or_default().extend(judged.code);
             }
         }
         for (at, codes) in retried {
             let more = if codes.len() > CODES_SHOWN { " and more" } else { "" };
             let codes = format!("{}{more}", codes[..codes.len().min(CODES_SHOWN)].join(", "));
-            let (path, message) = match at {
-                Some(at) => (
-                    rule_path(at),
-                    format!(
-                        "has {codes} retried, which no retry mends; write as = \"permanent\", or narrow the rule with text"
-                    ),
-                ),
-                None => (
-                    set_path(),
-                    format!(
-                        "these rules have {codes} retried, which no retry mends; name a classifier that knows them, such as \"http\""
-                    ),
-                ),
+            let retried = format!("{codes} retried, which no retry mends");
+            let message = match at {
+                Some(_) => format!("has {retried}; write as = \"permanent\", or narrow the rule with text"),
+                None => {
+                    format!("these rules have {retried}; name a classifier that knows them, such as \"http\"")
+                }
             };
-            self.add(AntiPattern::PermanentRetried, path, message);
+            self.add("permanent_retried", at.map_or_else(set_path, rule_path), message);
         }
         if route.classifier.classify(http(429)).class == Class::Permanent {
             let at = keys.classify.iter().flatten().position(|rule| rule.class == Some(Class::Permanent));
-            let message =
-                "has 429 given up on, whatever its Retry-After says; write as = \"rate_limit\"".to_owned();
-            self.add(AntiPattern::RetryAfterIgnored, at.map_or_else(set_path, rule_path), message);
+            let message = "has 429 given up on, whatever its Retry-After says; write as = \"rate_limit\"";
+            self.add("retry_after_ignored", at.map_or_else(set_path, rule_path), message);
         }
     }
 
     fn auto_replay(&mut self, keys: &AutoReplayKeys, dead_letter_ttl: Duration, path: &str) {
         let causes = keys.only.iter().flatten();
         if let Some(at) = causes.into_iter().position(|cause| *cause == Cause::Permanent) {
-            let message = "replays what no retry mends; leave \"PERMANENT\" to a person".to_owned();
-            self.add(AntiPattern::PermanentRetried, format!("{path}.only[{at}]"), message);
+            let message = "replays what no retry mends; leave \"PERMANENT\" to a person";
+            self.add("permanent_retried", format!("{path}.only[{at}]"), message);
         }
         if keys.after.is_some_and(|after| after >= dead_letter_ttl) {
             let ttl = show_duration(dead_letter_ttl);
             let message =
                 format!("the entries are gone by then, after {ttl}; shorten it, or lengthen [dlq] ttl");
-            self.add(AntiPattern::UnattendedDlq, format!("{path}.after"), message);
+            self.add("unattended_dlq", format!("{path}.after"), message);
         }
     }
 
     /// Reviews a provider that has a breaker, given all routes.
     pub fn provider_with_breaker(&mut self, name: &str, routes: &[RouteConfig]) {
-        let users = || routes.iter().filter(|route| route.provider_names().any(|used| used == name));
-        let mut services: Vec<_> = users().filter_map(|route| Some(route.built_in?.provider)).collect();
+        let users = || routes.iter().filter(|route| route.uses(name));
+        let mut services: Vec<_> =
+            users().filter_map(|route| Some(route.built_in?.provider.as_str())).collect();
         services.dedup();
         let message = if users().any(|route| route.kind == Kind::Webhook) {
             "one breaker for all receivers of webhooks: a customer whose endpoint fails closes off the others; take it \
@@ -283,9 +254,8 @@ impl<'a> Review<'a> {
         } else {
             return;
         };
-        let (section, key) = (format!("providers.{name}"), format!("providers.{name}.breaker"));
-        let path = if self.checker.has(&key) { key } else { section };
-        self.add(AntiPattern::SharedBreaker, path, message);
+        let provider = self.checker.scope(format!("providers.{name}"));
+        self.add("shared_breaker", provider.path(provider.written("breaker")), message);
     }
 
     /// Reviews the dead letter queue.
@@ -294,7 +264,7 @@ impl<'a> Review<'a> {
             let least = show_duration(DEAD_LETTER_TTL_MIN);
             let message =
                 format!("entries are gone before a person can look at them; write \"{least}\" or more");
-            self.add(AntiPattern::UnattendedDlq, "dlq.ttl".to_owned(), message);
+            self.add("unattended_dlq", "dlq.ttl", message);
         }
         self.close("dlq", settings.dlq.allow.as_ref());
     }
@@ -312,7 +282,7 @@ impl<'a> Review<'a> {
         if is_silent && settings.dlq.notify.is_none() {
             let message = "jobs may fail and no alert ever fires: failure_rate, dlq_rate and dlq_size are off or cannot \
                            be reached, and [dlq] notify names no channel; leave one on, or name a channel";
-            self.add(AntiPattern::SilentFailure, "alerts".to_owned(), message.to_owned());
+            self.add("silent_failure", "alerts", message);
         }
         self.close("alerts", settings.alerts.allow.as_ref());
     }

@@ -1,6 +1,7 @@
 //! The way out of a route: workers, the sandbox, or the transports of the providers that it names.
 
-use crate::catalogue::{self, BuiltIn, Kind};
+use crate::catalogue::{self, Kind};
+use crate::keys::route::RouteKeys;
 use crate::reading::fault::{closest, suggestion};
 use crate::resolve::routes::{Resolver, not_in_this_build};
 use crate::{Delivery, Provider};
@@ -15,45 +16,37 @@ pub struct ProviderChoice {
 
 /// The providers that a route names, in order; none when it leaves that to its row or its own name.
 pub fn named_providers(route: &Resolver<'_>) -> Option<Vec<ProviderChoice>> {
-    let chosen = match (&route.keys.provider, &route.keys.providers) {
-        (Some(_), Some(_)) => {
-            route.fault("providers", "provider and providers stand side by side; write one of the two");
-            return None;
-        }
-        (None, Some(_)) if !route.has("providers[0]") => {
-            route.fault("providers", "names no provider; write [\"first\", \"second\"], or take it out");
-            return None;
-        }
-        (None, Some(names)) => {
-            if let Some(at) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
-                let message = "stands here for the second time; write each provider once";
-                route.fault(&format!("providers[{at}]"), message);
-                return None;
-            }
-            let choice = |(at, name): (usize, &String)| ProviderChoice {
-                name: name.clone(),
-                key: format!("providers[{at}]"),
-            };
-            names.iter().enumerate().map(choice).collect()
-        }
-        (one, None) => {
-            let choice = |name: &String| ProviderChoice { name: name.clone(), key: "provider".to_owned() };
-            one.iter().map(choice).collect::<Vec<_>>()
-        }
-    };
+    let RouteKeys { provider, providers, .. } = route.keys;
+    if provider.is_some() && providers.is_some() {
+        let message = "provider and providers stand side by side; write one of the two";
+        return route.scope.refuse("providers", message);
+    }
+    if providers.is_some() && !route.scope.has("providers[0]") {
+        let message = "names no provider; write [\"first\", \"second\"], or take it out";
+        return route.scope.refuse("providers", message);
+    }
+    let several = providers.as_deref().unwrap_or_default();
+    if let Some(at) = (1..several.len()).find(|at| several[..*at].contains(&several[*at])) {
+        let message = "stands here for the second time; write each provider once";
+        return route.scope.refuse(&format!("providers[{at}]"), message);
+    }
+    let one = provider.iter().map(|name| (name, "provider".to_owned()));
+    let several = several.iter().enumerate().map(|(at, name)| (name, format!("providers[{at}]")));
+    let chosen = one.chain(several).map(|(name, key)| ProviderChoice { name: name.clone(), key });
+    let chosen: Vec<_> = chosen.collect();
     // All are looked at, so that every fault is reported.
     let known = chosen.iter().filter(|choice| is_known(route, choice)).count();
     (known == chosen.len()).then_some(chosen)
 }
 
 fn is_known(route: &Resolver<'_>, choice: &ProviderChoice) -> bool {
-    let rows = catalogue::ROUTES.iter().map(|row| row.provider);
+    let rows = catalogue::ROUTES.iter().map(|row| row.provider.as_str());
     let known: Vec<_> = route.around.providers.keys().map(String::as_str).chain(rows).collect();
     let is_known = known.contains(&choice.name.as_str());
     if !is_known {
         let advice = suggestion(&choice.name, known, "ones");
         let message = format!("there is no provider `{0}`; write [providers.{0}], or {advice}", choice.name);
-        route.fault(&choice.key, message);
+        route.scope.fault(&choice.key, message);
     }
     is_known
 }
@@ -66,6 +59,8 @@ pub fn delivery(
 ) -> Option<(Kind, Delivery)> {
     let provider = route.around.providers.get(provider_name);
     let reached_by = provider.filter(|provider| provider.transport.is_some()).map(|provider| provider.kind);
+    // When the provider is there and faulty, its own fault says enough.
+    let is_faulty = reached_by.is_none() && provider.is_some_and(|provider| !provider.says_nothing());
     let sandbox_enabled = route.around.settings.sandbox.enabled == Some(true);
     let environment = route.around.environment;
     if let Some(kind) = route.keys.transport {
@@ -83,55 +78,45 @@ pub fn delivery(
                 "provider `{provider_name}` is reached by \"{by}\", not by \"{word}\"; take this line out, or \
                  write transport = \"{word}\" in [providers.{provider_name}]"
             ),
-            // When the provider is there and faulty, its own fault says enough.
-            _ if provider.is_some_and(|provider| !provider.says_nothing()) => return None,
+            _ if is_faulty => return None,
             kind => {
                 let line = if kind == Kind::Ses { "region = \"…\"" } else { "url = \"https://…\"" };
                 format!("the route has no address to send to; write [providers.{provider_name}] with {line}")
             }
         };
-        route.fault("transport", message);
-        return None;
+        return route.scope.refuse("transport", message);
     }
     if let Some(kind) = reached_by {
         return Some((kind, Delivery::Transport));
     }
+    let row_kind = route.built_in.map(|row| row.kind);
     if let Some(choice) = choice
         && choice.name == Kind::Sandbox.as_str()
-        && route.built_in.is_none_or(|row| row.kind != Kind::Sandbox)
+        && row_kind != Some(Kind::Sandbox)
     {
         let message = "the sandbox is a transport and no provider; write transport = \"sandbox\" (nothing is sent), or \
                        give [providers.sandbox] an address";
-        route.fault(&choice.key, message);
-        return None;
+        return route.scope.refuse(&choice.key, message);
     }
-    match route.built_in {
-        Some(BuiltIn { kind: Kind::Worker, .. }) => Some((Kind::Worker, Delivery::Workers)),
-        Some(BuiltIn { kind: Kind::Sandbox, .. }) if sandbox_enabled => {
-            Some((Kind::Sandbox, Delivery::Transport))
+    match (route.built_in, choice) {
+        (Some(row), _) => {
+            let delivery = match row.kind {
+                Kind::Worker => Delivery::Workers,
+                Kind::Sandbox if sandbox_enabled => Delivery::Transport,
+                _ => Delivery::Missing(catalogue::missing(row, route.name, environment)),
+            };
+            Some((row.kind, delivery))
         }
-        Some(row) => Some((row.kind, Delivery::Missing(catalogue::missing(row, route.name, environment)))),
-        None => {
-            // When the provider is there and faulty, its own fault says enough.
-            if provider.is_none_or(Provider::says_nothing) {
-                report_no_delivery(route, choice);
-            }
-            None
-        }
-    }
-}
-
-fn report_no_delivery(route: &Resolver<'_>, choice: Option<&ProviderChoice>) {
-    match choice {
-        Some(choice) => route.fault(&choice.key, no_address(&choice.name)),
-        None => {
-            let meant = closest(route.name, catalogue::ROUTES.iter().map(|row| row.name));
+        (None, _) if is_faulty => None,
+        (None, Some(choice)) => route.scope.refuse(&choice.key, no_address(&choice.name)),
+        (None, None) => {
+            let meant = closest(route.name, catalogue::ROUTES.iter().map(|row| row.name.as_str()));
             let meant = meant.map(|meant| format!("; or did you mean [routes.{meant}]?")).unwrap_or_default();
             let message = format!(
                 "the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your \
                  own code delivers) or transport = \"sandbox\" (nothing is sent){meant}"
             );
-            route.around.checker.fault(&format!("routes.{}", route.name), message);
+            route.scope.refuse("", message)
         }
     }
 }
@@ -152,34 +137,30 @@ pub fn check_others(
         Delivery::Transport if kind == Kind::Sandbox => return Some(None),
         Delivery::Transport => {}
         Delivery::Workers => {
-            let key = if route.has("transport") { "transport" } else { &first.key };
-            route.fault(key, "workers choose their provider themselves; write one provider");
-            return None;
+            let key = if route.scope.has("transport") { "transport" } else { &first.key };
+            return route.scope.refuse(key, "workers choose their provider themselves; write one provider");
         }
-        Delivery::Missing(_) => {
-            route.fault(&first.key, no_address(&first.name));
-            return None;
-        }
+        Delivery::Missing(_) => return route.scope.refuse(&first.key, no_address(&first.name)),
     }
     let mut kinds = Vec::new();
     for choice in rest {
-        let provider = route.around.providers.get(&choice.name);
-        match provider.map(|provider| (provider, provider.transport.is_some())) {
-            Some((provider, true)) if takes_the_same(kind, provider.kind) => kinds.push(provider.kind),
-            Some((provider, true)) => route.fault(
-                &choice.key,
-                format!(
-                    "it is reached by \"{}\" and `{}` by \"{}\", and they do not take the same data; name providers of \
-                     one transport, or of \"smtp\" and \"ses\"",
-                    provider.kind.as_str(),
-                    first.name,
-                    kind.as_str()
-                ),
+        let message = match route.around.providers.get(&choice.name) {
+            Some(Provider { kind: other, transport: Some(_), .. }) if takes_the_same(kind, *other) => {
+                kinds.push(*other);
+                continue;
+            }
+            Some(Provider { kind: other, transport: Some(_), .. }) => format!(
+                "it is reached by \"{}\" and `{}` by \"{}\", and they do not take the same data; name providers of \
+                 one transport, or of \"smtp\" and \"ses\"",
+                other.as_str(),
+                first.name,
+                kind.as_str()
             ),
             // When the provider is there and faulty, its own fault says enough.
-            Some((provider, false)) if !provider.says_nothing() => {}
-            _ => route.fault(&choice.key, no_address(&choice.name)),
-        }
+            Some(provider) if !provider.says_nothing() => continue,
+            _ => no_address(&choice.name),
+        };
+        route.scope.fault(&choice.key, message);
     }
     // The rules of SES know the codes of SMTP as well.
     let mixed = kinds.iter().any(|other| *other != kind).then_some(Kind::Ses.classifier());

@@ -3,13 +3,13 @@
 use recado_core::Payload;
 use recado_engine::notify::notices::{Channel, Notices, Shape};
 use recado_transport::Url;
-use recado_transport_webhook::{Guard, NotASecret, Secret as SigningKey};
+use recado_transport_webhook::{Guard, Secret as SigningKey};
 
 use crate::catalogue::Kind;
 use crate::keys::alerts::OWN_CHANNEL;
 use crate::keys::channel::ChannelKeys;
 use crate::keys::sections::Settings;
-use crate::reading::checker::Checker;
+use crate::reading::checker::{Checker, Scope};
 use crate::resolve::routes::check_channel;
 use crate::{Delivery, RouteConfig};
 
@@ -33,19 +33,20 @@ pub fn resolve(
     if let Some(channel) = &settings.dlq.notify {
         check_channel("dlq.notify", channel, &names, checker);
     }
-    let alerts = settings.alerts.notify.iter().flatten().enumerate();
-    for (at, channel) in alerts {
-        let item = format!("alerts.notify[{at}]");
-        check_channel(if checker.has(&item) { &item } else { "alerts.notify" }, channel, &names, checker);
+    let alerts = checker.scope("alerts");
+    for (at, channel) in settings.alerts.notify.iter().flatten().enumerate() {
+        let item = format!("notify[{at}]");
+        let key = if alerts.has(&item) { &item } else { "notify" };
+        check_channel(&alerts.path(key), channel, &names, checker);
     }
-    let mut builder = Builder { routes, guard, checker, endpoints: Vec::new() };
+    let mut builder = Builder { routes, guard, endpoints: Vec::new() };
     let mut notices = Notices {
         default: settings.dlq.notify.as_deref().map(Into::into),
         alerts: settings.alerts.notify.iter().flatten().map(|name| name.as_str().into()).collect(),
         ..Notices::default()
     };
     for (name, keys) in &settings.notify {
-        let channel = builder.channel(name, &format!("notify.{name}"), keys);
+        let channel = builder.channel(name, &checker.scope(format!("notify.{name}")), keys);
         notices.channels.extend(channel.map(|channel| (name.as_str().into(), channel)));
     }
     if settings.alerts.webhook.is_some() {
@@ -53,16 +54,13 @@ pub fn resolve(
             let message = format!(
                 "the webhook makes a channel `{OWN_CHANNEL}`; give [notify.{OWN_CHANNEL}] another name"
             );
-            checker.fault("alerts", message);
+            alerts.fault("", message);
         }
         notices.alerts.push(OWN_CHANNEL.into());
-        let channel = builder.channel(OWN_CHANNEL, "alerts", &settings.alerts.own_channel());
+        let channel = builder.channel(OWN_CHANNEL, &alerts, &settings.alerts.own_channel());
         notices.channels.extend(channel.map(|channel| (OWN_CHANNEL.into(), channel)));
-    } else if let Some(key) =
-        ["secret", "format"].into_iter().find(|key| checker.has(&format!("alerts.{key}")))
-    {
-        let message = "stands without the webhook it is for; write webhook = \"https://…\"";
-        checker.fault(&format!("alerts.{key}"), message);
+    } else if let Some(key) = ["secret", "format"].into_iter().find(|key| alerts.has(key)) {
+        alerts.fault(key, "stands without the webhook it is for; write webhook = \"https://…\"");
     }
     (notices, builder.endpoints)
 }
@@ -70,53 +68,36 @@ pub fn resolve(
 struct Builder<'a> {
     routes: &'a [RouteConfig],
     guard: &'a Guard,
-    checker: &'a Checker,
     endpoints: Vec<NoticeEndpoint>,
 }
 
 impl Builder<'_> {
-    fn channel(&mut self, name: &str, path: &str, keys: &ChannelKeys) -> Option<Channel> {
-        let (has_webhook, has_to) =
-            (self.checker.has(&format!("{path}.webhook")), self.checker.has(&format!("{path}.to")));
-        let message = match (has_webhook, has_to) {
-            (true, false) => return self.webhook(name, path, keys),
-            (false, true) => return self.email(path, keys),
-            (true, true) => {
-                let message = "a webhook stands beside `to`; make two channels of it";
-                self.checker.fault(&format!("{path}.webhook"), message);
-                return None;
+    fn channel(&mut self, name: &str, scope: &Scope<'_>, keys: &ChannelKeys) -> Option<Channel> {
+        match (scope.has("webhook"), scope.has("to")) {
+            (true, false) => self.webhook(name, scope, keys),
+            (false, true) => self.email(scope, keys),
+            (true, true) => scope.refuse("webhook", "a webhook stands beside `to`; make two channels of it"),
+            (false, false) => {
+                scope.refuse("", "the channel leads nowhere; write webhook = \"https://…\", or from and to")
             }
-            (false, false) => "the channel leads nowhere; write webhook = \"https://…\", or from and to",
-        };
-        self.checker.fault(path, message);
-        None
+        }
     }
 
-    fn webhook(&mut self, name: &str, path: &str, keys: &ChannelKeys) -> Option<Channel> {
-        let fault = |key: &str, message: String| self.checker.fault(&format!("{path}.{key}"), message);
+    fn webhook(&mut self, name: &str, scope: &Scope<'_>, keys: &ChannelKeys) -> Option<Channel> {
         let Some(route) = self.carried(keys, |kind| kind == Kind::Webhook) else {
-            self.checker.fault(path, "no route delivers webhooks; give one transport = \"webhook\"");
-            return None;
+            return scope.refuse("", "no route delivers webhooks; give one transport = \"webhook\"");
         };
         let url = keys.webhook.as_ref()?.reveal().parse::<Url>();
-        let url = url.map_err(|_| "is not a web address; write https://…".to_owned());
-        let url = url
-            .and_then(|url| self.guard.check_url(&url).map(|()| url).map_err(|refusal| refusal.to_string()));
-        let url = url.map_err(|why| fault("webhook", why)).ok()?;
+        let url = scope.accept("webhook", url.map_err(|_| "is not a web address; write https://…"))?;
+        scope.accept("webhook", self.guard.check_url(&url))?;
         let shape = keys.format.unwrap_or_default();
         let key = match &keys.secret {
-            Some(secret) => {
-                let key = secret.reveal().parse();
-                Some(key.map_err(|error: NotASecret| fault("secret", error.to_string())).ok()?)
-            }
+            Some(secret) => Some(scope.accept("secret", secret.reveal().parse())?),
             None if shape == Shape::Slack || name == OWN_CHANNEL => None,
             None => {
-                self.checker.fault(
-                    path,
-                    "a webhook must be signed; write secret = \"${OPS_WEBHOOK_SECRET}\" \
-                     (`whsec_` and then 24 to 64 bytes in base64), or format = \"slack\"",
-                );
-                return None;
+                let message = "a webhook must be signed; write secret = \"${OPS_WEBHOOK_SECRET}\" \
+                               (`whsec_` and then 24 to 64 bytes in base64), or format = \"slack\"";
+                return scope.refuse("", message);
             }
         };
         let id = format!("notify-{name}");
@@ -125,16 +106,13 @@ impl Builder<'_> {
         Some(channel)
     }
 
-    fn email(&self, path: &str, keys: &ChannelKeys) -> Option<Channel> {
+    fn email(&self, scope: &Scope<'_>, keys: &ChannelKeys) -> Option<Channel> {
         let Some(from) = &keys.from else {
-            self.checker.fault(path, "an e-mail needs a sender; write from = \"recado@example.com\"");
-            return None;
+            return scope.refuse("", "an e-mail needs a sender; write from = \"recado@example.com\"");
         };
         let Some(route) = self.carried(keys, |kind| matches!(kind, Kind::Smtp | Kind::Ses)) else {
-            let key = format!("{path}.route");
             let message = "no such route delivers e-mail yet; give one a provider, such as [providers.smtp] with url = \"smtp://…\"";
-            self.checker.fault(if self.checker.has(&key) { &key } else { path }, message);
-            return None;
+            return scope.refuse(scope.written("route"), message);
         };
         let to = keys.to.as_ref()?;
         let data = serde_json::json!({ "from": from, "to": to, "subject": "x", "text": "x" });
@@ -144,8 +122,7 @@ impl Builder<'_> {
         {
             for one in found {
                 let field = if one.pointer.starts_with("/to") { "" } else { one.pointer.as_str() };
-                let message = format!("{field} {}", one.message);
-                self.checker.fault(&format!("{path}.to"), message.trim());
+                scope.fault("to", format!("{field} {}", one.message).trim());
             }
             return None;
         }

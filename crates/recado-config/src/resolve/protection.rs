@@ -15,7 +15,7 @@ use crate::catalogue::{self, BREAKER_DEFAULT, BuiltIn, CONCURRENCY_DEFAULT, Kind
 use crate::keys::format::{Named, Switchable};
 use crate::keys::provider::{BreakerKeys, ProtectionKeys, ProviderKeys, RateKeys};
 use crate::keys::table::defaults;
-use crate::reading::checker::Checker;
+use crate::reading::checker::{Checker, Scope};
 
 /// A probe that is silent for this long beyond its time has lost its process.
 const PROBE_MARGIN: Duration = Duration::from_secs(5);
@@ -31,13 +31,13 @@ pub fn resolve(
     checker: &Checker,
 ) -> BTreeMap<Box<str>, ProviderTerms> {
     let mut names: BTreeSet<_> = routes.iter().flat_map(RouteConfig::provider_names).collect();
-    names.extend(written.iter().map(|(name, _)| name.as_str()));
+    names.extend(written.keys().map(String::as_str));
     let resolved = names.into_iter().map(|name| {
-        let users = || routes.iter().filter(|route| route.provider_names().any(|used| used == name));
+        let users = || routes.iter().filter(|route| route.uses(name));
         let own_row = catalogue::ROUTES.iter().find(|row| row.provider == name);
         let row = own_row.or_else(|| users().find_map(|route| route.built_in));
-        let keys = written.iter().find(|(written, _)| written == name).map(|(_, keys)| &keys.protection);
-        let mut terms = terms(keys.unwrap_or(&defaults()), row, &format!("providers.{name}"), checker);
+        let keys = written.get(name).map_or_else(defaults, |keys| keys.protection.clone());
+        let mut terms = terms(&keys, row, &checker.scope(format!("providers.{name}")));
         let users_choose_receivers = users().any(|route| route.kind == Kind::Webhook);
         if users_choose_receivers && terms.company_slots == CompanySlots::All {
             terms.company_slots = CompanySlots::AsManyAsFree;
@@ -51,16 +51,23 @@ pub fn resolve(
     resolved.collect()
 }
 
-fn terms(keys: &ProtectionKeys, row: Option<&BuiltIn>, path: &str, checker: &Checker) -> ProviderTerms {
-    let usual = row.and_then(|row| row.breaker);
-    let rate = |key: &str, keys: Option<&RateKeys>| rate(keys?, &format!("{path}.{key}"), checker);
+fn terms(keys: &ProtectionKeys, row: Option<&BuiltIn>, provider: &Scope<'_>) -> ProviderTerms {
+    let usual = row.and_then(|row| Some(breaker(row.breaker.as_ref()?, BREAKER_DEFAULT)));
+    let rate = |key: &str, keys: Option<&RateKeys>| {
+        let written = ["max", "per"].iter().all(|part| provider.has(&format!("{key}.{part}")));
+        if keys.is_some() && !written {
+            provider.fault(key, "does not say how many in what time; write { max = 100, per = \"60s\" }");
+        }
+        keys?.rate()
+    };
     ProviderTerms {
         breaker: match &keys.breaker {
             None => usual,
             Some(Switchable::Off) => None,
-            Some(Switchable::On(keys)) => Some(breaker(keys.as_ref(), usual.unwrap_or(BREAKER_DEFAULT))),
+            Some(Switchable::On(None)) => usual.or(Some(BREAKER_DEFAULT)),
+            Some(Switchable::On(Some(keys))) => Some(breaker(keys, usual.unwrap_or(BREAKER_DEFAULT))),
         },
-        rate: rate("rate", keys.rate.as_ref()).or(row.and_then(|row| row.rate)),
+        rate: rate("rate", keys.rate.as_ref()).or_else(|| row?.rate.as_ref()?.rate()),
         company_rate: rate("tenant_rate", keys.tenant_rate.as_ref()),
         concurrency: keys.concurrency.or(row.map(|row| row.concurrency)).unwrap_or(CONCURRENCY_DEFAULT),
         company_slots: keys.tenant_concurrency.map_or(CompanySlots::All, CompanySlots::AtMost),
@@ -69,16 +76,14 @@ fn terms(keys: &ProtectionKeys, row: Option<&BuiltIn>, path: &str, checker: &Che
     }
 }
 
-fn rate(keys: &RateKeys, path: &str, checker: &Checker) -> Option<Rate> {
-    if ["max", "per"].iter().any(|key| !checker.has(&format!("{path}.{key}"))) {
-        checker.fault(path, "does not say how many in what time; write { max = 100, per = \"60s\" }");
+impl RateKeys {
+    fn rate(&self) -> Option<Rate> {
+        Some(Rate { max: self.max?, per: self.per? })
     }
-    Some(Rate { max: keys.max?, per: keys.per? })
 }
 
 /// The breaker's settings, with defaults for those that are absent.
-fn breaker(keys: Option<&BreakerKeys>, usual: BreakerTerms) -> BreakerTerms {
-    let Some(keys) = keys else { return usual };
+fn breaker(keys: &BreakerKeys, usual: BreakerTerms) -> BreakerTerms {
     BreakerTerms {
         failures: keys.failures.unwrap_or(usual.failures),
         within: keys.within.unwrap_or(usual.within),

@@ -7,37 +7,27 @@ use recado_transport_webhook::{Guard, WebhookConfig};
 use crate::catalogue::{self, CONCURRENCY_DEFAULT, Kind};
 use crate::keys::provider::{Address, ProviderKeys};
 use crate::keys::table::Section;
-use crate::reading::checker::Checker;
+use crate::reading::checker::{Checker, Scope};
 use crate::resolve::routes;
-use crate::{Provider, ReadFile, TransportConfig};
+use crate::{Provider, TransportConfig};
 
 /// One provider as it is written, while its transport's configuration is made.
 struct Builder<'a> {
     /// `providers.<name>`.
-    path: String,
+    scope: Scope<'a>,
     keys: &'a ProviderKeys,
     concurrency: usize,
     guard: &'a Guard,
-    read_file: ReadFile,
-    checker: &'a Checker,
 }
 
-pub fn resolve(
-    name: &str,
-    keys: &ProviderKeys,
-    guard: &Guard,
-    read_file: ReadFile,
-    checker: &Checker,
-) -> Provider {
+pub fn resolve(name: &str, keys: &ProviderKeys, guard: &Guard, checker: &Checker) -> Provider {
     let row = catalogue::ROUTES.iter().find(|row| row.provider == name);
     let concurrency = keys.protection.concurrency.or(row.map(|row| row.concurrency));
     let builder = Builder {
-        path: format!("providers.{name}"),
+        scope: checker.scope(format!("providers.{name}")),
         keys,
         concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
         guard,
-        read_file,
-        checker,
     };
     let kind = builder.kind(row.map(|row| row.kind));
     builder.refuse_keys_of_others(kind);
@@ -59,31 +49,21 @@ pub fn webhook_by_default(guard: &Guard) -> Provider {
 }
 
 impl Builder<'_> {
-    fn fault(&self, key: &str, message: impl ToString) {
-        self.checker.fault(&format!("{}.{key}", self.path), message);
-    }
-
-    fn has(&self, key: &str) -> bool {
-        self.checker.has(&format!("{}.{key}", self.path))
-    }
-
     /// Its own kind, else the one of its address, else the one of the built-in route of that name.
     fn kind(&self, built_in: Option<Kind>) -> Kind {
         if let Some(kind) = self.keys.transport {
             let word = kind.as_str();
-            match kind {
-                Kind::Worker | Kind::Sandbox => self.fault(
-                    "transport",
-                    format!(
-                        "transport \"{word}\" needs no provider; write transport = \"{word}\" in the route"
-                    ),
-                ),
-                unbuilt if !unbuilt.is_built() => self.fault("transport", routes::not_in_this_build(unbuilt)),
-                _ => {}
+            if matches!(kind, Kind::Worker | Kind::Sandbox) {
+                let message = format!(
+                    "transport \"{word}\" needs no provider; write transport = \"{word}\" in the route"
+                );
+                self.scope.fault("transport", message);
+            } else if !kind.is_built() {
+                self.scope.fault("transport", routes::not_in_this_build(kind));
             }
             return kind;
         }
-        let scheme = self.keys.url.as_ref().and_then(|address| address.url.split_once("://"));
+        let scheme = self.keys.url.as_ref().and_then(|address| address.url.reveal().split_once("://"));
         match (scheme, built_in) {
             (Some(("smtp" | "smtps", _)), _) => Kind::Smtp,
             (_, Some(kind)) if kind.needs_provider() || kind == Kind::Webhook => kind,
@@ -91,8 +71,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Every key that only one transport has, with that transport.
-    fn keys_of_transports(&self) -> Vec<(&'static str, Kind)> {
+    /// Every written key that only one transport has, with that transport.
+    fn keys_of_transports(&self) -> impl Iterator<Item = (&'static str, Kind)> {
         let ProviderKeys { whatsapp, smtp, webhook, ses, .. } = self.keys;
         let groups = [
             (whatsapp.rows(), Kind::Whatsapp),
@@ -100,45 +80,42 @@ impl Builder<'_> {
             (webhook.rows(), Kind::Webhook),
             (ses.rows(), Kind::Ses),
         ];
-        groups.into_iter().flat_map(|(rows, kind)| rows.into_iter().map(move |row| (row.key, kind))).collect()
+        let keys =
+            groups.into_iter().flat_map(|(rows, kind)| rows.into_iter().map(move |row| (row.key, kind)));
+        keys.filter(|(key, _)| self.scope.has(key))
     }
 
     fn refuse_keys_of_others(&self, kind: Kind) {
-        for (key, owner) in self.keys_of_transports() {
-            let advice = match (kind, key) {
-                (_, "tags" | "configuration_sets") => "take it out",
-                (Kind::Http, _) => {
+        for (key, owner) in self.keys_of_transports().filter(|(_, owner)| *owner != kind) {
+            let is_credential = kind == Kind::Http && !matches!(key, "tags" | "configuration_sets");
+            let advice = match is_credential {
+                true => {
                     "write credentials as headers, such as headers = { Authorization = \"Bearer ${API_TOKEN}\" }"
                 }
-                _ => "take it out",
+                false => "take it out",
             };
-            if owner != kind && self.has(key) {
-                self.fault(key, format!("only transport \"{}\" has this; {advice}", owner.as_str()));
-            }
+            self.scope.fault(key, format!("only transport \"{}\" has this; {advice}", owner.as_str()));
         }
-        if self.has("headers") && !matches!(kind, Kind::Http | Kind::Whatsapp) {
-            self.fault("headers", "only transport \"http\" has this; take it out");
+        if self.scope.has("headers") && !matches!(kind, Kind::Http | Kind::Whatsapp) {
+            self.scope.fault("headers", "only transport \"http\" has this; take it out");
         }
-        if self.has("url") && kind == Kind::Webhook {
-            self.fault("url", "webhooks go to their endpoints, not to one address; take it out");
+        if self.scope.has("url") && kind == Kind::Webhook {
+            self.scope.fault("url", "webhooks go to their endpoints, not to one address; take it out");
         }
     }
 
     /// Its URL. A provider without one is allowed: it may carry a worker's routes.
     fn address(&self, example: &str) -> Option<&Address> {
-        let own = self.keys_of_transports().into_iter().map(|(key, _)| key);
-        if !self.has("url") && own.chain(["headers", "transport"]).any(|key| self.has(key)) {
-            self.checker.fault(&self.path, format!("the provider has no address; write url = \"{example}\""));
+        let has_others = || ["headers", "transport"].iter().any(|key| self.scope.has(key));
+        if !self.scope.has("url") && (self.keys_of_transports().next().is_some() || has_others()) {
+            self.scope.fault("", format!("the provider has no address; write url = \"{example}\""));
         }
         self.keys.url.as_ref()
     }
 
     fn web_address(&self) -> Option<Url> {
-        let url = self.address("https://…")?.url.parse();
-        if url.is_err() {
-            self.fault("url", "this is not a web address; write one that begins with https:// or http://");
-        }
-        url.ok()
+        let refusal = "this is not a web address; write one that begins with https:// or http://";
+        self.scope.accept("url", self.address("https://…")?.url.reveal().parse().map_err(|_| refusal))
     }
 
     fn http_config(&self, config: HttpConfig) -> HttpConfig {
@@ -156,9 +133,8 @@ impl Builder<'_> {
     fn evolution(&self) -> Option<TransportConfig> {
         let url = self.web_address()?;
         let Some(api_key) = &self.keys.whatsapp.api_key else {
-            self.checker
-                .fault(&self.path, "the Evolution API wants a key; write api_key = \"${EVOLUTION_API_KEY}\"");
-            return None;
+            let message = "the Evolution API wants a key; write api_key = \"${EVOLUTION_API_KEY}\"";
+            return self.scope.refuse("", message);
         };
         let EvolutionConfig { http, .. } = EvolutionConfig::new(url, api_key.reveal());
         let config =
@@ -169,34 +145,31 @@ impl Builder<'_> {
 
     /// Reports what is wrong at the key that it is about.
     fn report(&self, checked: Result<(), ConfigError>) -> Option<()> {
-        let Err(error) = checked else { return Some(()) };
-        let key = match &error {
-            ConfigError::Header { name, .. } => match format!("headers.{name}") {
-                header if self.has(&header) => header,
+        let key = match &checked {
+            Err(ConfigError::Header { name, .. }) => match format!("headers.{name}") {
+                header if self.scope.has(&header) => header,
                 _ => "api_key".to_owned(),
             },
-            ConfigError::Instance(_) => "instance".to_owned(),
+            Err(ConfigError::Instance(_)) => "instance".to_owned(),
             _ => "url".to_owned(),
         };
-        self.fault(&key, error);
-        None
+        self.scope.accept(&key, checked)
     }
 
     fn smtp(&self) -> Option<TransportConfig> {
         let address = self.address("smtp://user:${SMTP_PASSWORD}@mail.example.com:587")?;
-        let mut config = SmtpConfig::from_url(&address.url).map_err(|error| self.fault("url", error)).ok()?;
-        if self.has("connections") && self.keys.smtp.connections.is_none() {
+        let mut config = self.scope.accept("url", SmtpConfig::from_url(address.url.reveal()))?;
+        if self.scope.has("connections") && self.keys.smtp.connections.is_none() {
             return None;
         }
         config.connections_max = self.keys.smtp.connections.unwrap_or(self.concurrency);
         config.timeouts.connect = self.keys.connect_timeout.unwrap_or(config.timeouts.connect);
         config.hello_name.clone_from(&self.keys.smtp.hello);
         if let Some(path) = &self.keys.smtp.ca_file {
-            let pem = (self.read_file)(path);
-            let pem = pem.map_err(|error| self.fault("ca_file", format!("cannot read the file: {error}")));
-            config.trusted_roots_pem = Some(pem.ok()?);
+            let pem = std::fs::read_to_string(path).map_err(|error| format!("cannot read the file: {error}"));
+            config.trusted_roots_pem = Some(self.scope.accept("ca_file", pem)?);
         }
-        config.check().map_err(|error| self.fault("url", error)).ok()?;
+        self.scope.accept("url", config.check())?;
         Some(TransportConfig::Smtp(config))
     }
 
@@ -209,7 +182,7 @@ impl Builder<'_> {
 
         let keys = &self.keys.ses;
         // AWS's own chain may know all the rest, but not that it is to be used.
-        let is_used = self.keys_of_transports().iter().any(|(key, _)| self.has(key));
+        let is_used = self.keys_of_transports().next().is_some();
         if !is_used && self.keys.url.is_none() && self.keys.transport.is_none() {
             return None;
         }
@@ -227,8 +200,8 @@ impl Builder<'_> {
             }),
             (id, _) => {
                 let key = if id.is_some() { "access_key_id" } else { "secret_access_key" };
-                self.fault(key, "access_key_id and secret_access_key go together; write both, or neither and AWS's own chain finds them");
-                return None;
+                let message = "access_key_id and secret_access_key go together; write both, or neither and AWS's own chain finds them";
+                return self.scope.refuse(key, message);
             }
         };
         let mut config = SesConfig {
@@ -237,7 +210,7 @@ impl Builder<'_> {
             profile: keys.profile.clone(),
             credentials,
             configuration_set: keys.configuration_set.clone(),
-            tags: keys.tags.clone().unwrap_or_default().into_iter().collect(),
+            tags: keys.tags.clone().unwrap_or_default(),
             content: match keys.content {
                 Some("raw") => Content::Raw,
                 Some("simple") => Content::Simple,
@@ -246,14 +219,13 @@ impl Builder<'_> {
             ..SesConfig::default()
         };
         for (company, set) in keys.configuration_sets.iter().flatten() {
-            let known = CompanyId::new(company.as_str());
-            let known = known.map_err(|error| {
-                self.fault(&format!("configuration_sets.{company}"), format!("the company's name {error}"));
-            });
-            config.configuration_sets.insert(known.ok()?, set.clone());
+            let known =
+                CompanyId::new(company.as_str()).map_err(|error| format!("the company's name {error}"));
+            let known = self.scope.accept(&format!("configuration_sets.{company}"), known)?;
+            config.configuration_sets.insert(known, set.clone());
         }
         config.connect_timeout = self.keys.connect_timeout.unwrap_or(config.connect_timeout);
-        config.check().map_err(|error| self.checker.fault(&self.path, error)).ok()?;
+        self.scope.accept("", config.check())?;
         Some(TransportConfig::Ses(config))
     }
 
@@ -265,7 +237,7 @@ impl Builder<'_> {
     fn webhook(&self) -> Option<TransportConfig> {
         let secret = match &self.keys.webhook.secret {
             None => None,
-            Some(secret) => Some(secret.reveal().parse().map_err(|error| self.fault("secret", error)).ok()?),
+            Some(secret) => Some(self.scope.accept("secret", secret.reveal().parse())?),
         };
         let mut config = WebhookConfig { guard: self.guard.clone(), secret, ..WebhookConfig::default() };
         config.connect_timeout = self.keys.connect_timeout.unwrap_or(config.connect_timeout);

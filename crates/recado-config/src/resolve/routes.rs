@@ -1,24 +1,24 @@
 //! Routes: the built-in ones, the settings laid over them, and the operator's own.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::decide::Terms;
-use recado_core::{Backoff, CapApplies, Classifier, Policy, RouteName, rules};
+use recado_core::{Backoff, CapApplies, Classifier, Policy, RouteName};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::dlq::auto_replay::{AutoReplay, CAUSES_DEFAULT, REPLAYS_DEFAULT};
 use recado_engine::{Act, Fallback};
 
-use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};
+use crate::catalogue::{
+    self, BuiltIn, CONCURRENCY_DEFAULT, CURVE_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT,
+};
 use crate::keys::route::{AutoReplayKeys, FallbackKeys, Occasion, PolicyKeys, RouteKeys};
 use crate::keys::sections::Settings;
 use crate::keys::table::defaults;
-use crate::reading::checker::Checker;
+use crate::reading::checker::{Checker, Scope};
 use crate::reading::fault::{closest, suggestion};
 use crate::resolve::anti_patterns::Review;
-use crate::resolve::carriers;
-use crate::resolve::protection;
+use crate::resolve::{carriers, protection, rules};
 use crate::{Provider, RouteConfig};
 
 /// The configuration that routes are resolved in.
@@ -36,19 +36,22 @@ pub fn resolve(
     review: &mut Review<'_>,
 ) -> (Vec<RouteConfig>, BTreeMap<Box<str>, ProviderTerms>) {
     let Settings { routes: written_routes, providers: written_providers, .. } = around.settings;
-    let written = |name: &str| written_routes.iter().find(|(written, _)| written == name);
-    let mut routes = Vec::new();
-    for row in &catalogue::ROUTES {
-        let unwritten = defaults();
-        let keys = written(row.name).map_or(&unwritten, |(_, keys)| keys);
-        routes.extend(Resolver { around, name: row.name, built_in: Some(row), keys }.resolve(review));
-    }
-    for (name, keys) in written_routes.iter().filter(|(name, _)| BuiltIn::named(name).is_none()) {
-        if check_name(name, &format!("routes.{name}"), around.checker) {
-            routes.extend(Resolver { around, name, built_in: None, keys }.resolve(review));
-        }
-    }
-    for (name, _) in written_providers {
+    let unwritten = defaults();
+    let built_in = catalogue::ROUTES.iter().map(|row| {
+        let keys = written_routes.get(&row.name).unwrap_or(&unwritten);
+        (row.name.as_str(), Some(row), keys)
+    });
+    let is_own = |name: &str| {
+        BuiltIn::named(name).is_none() && check_name(name, &format!("routes.{name}"), around.checker)
+    };
+    let own = written_routes.iter().filter(|(name, _)| is_own(name));
+    let own = own.map(|(name, keys)| (name.as_str(), None, keys));
+    let resolved = built_in.chain(own).filter_map(|(name, built_in, keys)| {
+        let scope = around.checker.scope(format!("routes.{name}"));
+        Resolver { around, scope, name, built_in, keys }.resolve(review)
+    });
+    let mut routes: Vec<_> = resolved.collect();
+    for name in written_providers.keys() {
         check_use(name, &routes, around);
     }
     let protection = protection::resolve(written_providers, &routes, around.checker);
@@ -67,9 +70,8 @@ pub fn resolve(
 
 /// An unused provider is allowed; one with nearly the name of another is a slip.
 fn check_use(name: &str, routes: &[RouteConfig], around: &Surroundings<'_>) {
-    let rows = catalogue::ROUTES.iter().map(|row| row.provider);
-    let used = routes.iter().any(|route| route.provider_names().any(|used| used == name))
-        || rows.clone().any(|known| known == name);
+    let rows = catalogue::ROUTES.iter().map(|row| row.provider.as_str());
+    let used = routes.iter().any(|route| route.uses(name)) || rows.clone().any(|known| known == name);
     let meant = closest(name, rows).filter(|meant| !used && !around.providers.contains_key(*meant));
     if let Some(meant) = meant {
         let message = format!("no route uses provider `{name}`; did you mean [providers.{meant}]?");
@@ -107,50 +109,31 @@ pub fn check_channel(path: &str, channel: &str, known: &[&str], checker: &Checke
 /// One route, while it is resolved.
 pub struct Resolver<'a> {
     pub around: &'a Surroundings<'a>,
+    pub scope: Scope<'a>,
     pub name: &'a str,
     pub built_in: Option<&'static BuiltIn>,
     pub keys: &'a RouteKeys,
 }
 
 impl Resolver<'_> {
-    pub fn path(&self, key: &str) -> String {
-        format!("routes.{}.{key}", self.name)
-    }
-
-    pub fn fault(&self, key: &str, message: impl ToString) {
-        self.around.checker.fault(&self.path(key), message);
-    }
-
-    pub fn has(&self, key: &str) -> bool {
-        self.around.checker.has(&self.path(key))
-    }
-
     fn resolve(&self, review: &mut Review<'_>) -> Option<RouteConfig> {
-        let Resolver { built_in, keys, around, .. } = *self;
+        let Resolver { built_in, keys, around, ref scope, .. } = *self;
         let chosen = carriers::named_providers(self)?;
         let provider = chosen.first().map(|choice| choice.name.as_str());
-        let provider = provider.or(built_in.map(|row| row.provider)).unwrap_or(self.name);
+        let provider = provider.or(built_in.map(|row| row.provider.as_str())).unwrap_or(self.name);
         let (kind, delivery) = carriers::delivery(self, chosen.first(), provider)?;
         let mixed = carriers::check_others(self, &chosen, kind, &delivery)?;
 
-        let default_policy =
-            built_in.map_or_else(catalogue::default_policy, |row| row.policy(around.environment));
-        let policy =
-            keys.policy.as_ref().map_or(default_policy.clone(), |keys| self.policy(default_policy, keys));
         let usual = built_in.map_or(kind.classifier(), |row| row.classifier);
         let classifier_name = keys.classifier.or(mixed).unwrap_or(usual);
-        let fallback = self.fallback(keys.fallback.as_ref());
+        let fallback = self.fallback();
         let name = RouteName::trusted(self.name);
-        let own_rules: Vec<_> = keys
-            .classify
-            .iter()
-            .flatten()
-            .enumerate()
-            .filter_map(|(at, keys)| {
-                crate::resolve::rules::resolve(keys, &self.path(&format!("classify[{at}]")), around.checker)
-            })
+        let entries = keys.classify.iter().flatten().enumerate();
+        let own_rules: Vec<_> = entries
+            .filter_map(|(at, keys)| rules::resolve(keys, &scope.below(&format!("classify[{at}]"))))
             .collect();
         let own = own_rules.iter().enumerate().flat_map(|(at, rule)| rule.rules(&name, at)).collect();
+        let built_in_rules = recado_core::rules::named(classifier_name).unwrap_or_default();
         let route = RouteConfig {
             kind,
             delivery,
@@ -159,11 +142,11 @@ impl Resolver<'_> {
             classifier_name,
             classifier: Classifier {
                 hold_max: keys.hold_max.unwrap_or(HOLD_MAX_DEFAULT),
-                ..rules::named(classifier_name).unwrap_or_default().preceded_by(own)
+                ..built_in_rules.preceded_by(own)
             },
             own_rules,
             terms: Terms {
-                policy,
+                policy: self.policy(),
                 dead_letter_ttl: around.settings.dlq.ttl,
                 crashes_max: around.settings.engine.poison_after,
                 start_over_after: match (fallback.act, fallback.on_dead) {
@@ -179,44 +162,38 @@ impl Resolver<'_> {
             name,
         };
         review.route(&route, keys, around.settings.engine.job_ttl);
-        review.close(&format!("routes.{}", self.name), keys.allow.as_ref());
+        review.close(&scope.path, keys.allow.as_ref());
         Some(route)
     }
 
     /// The settings of fallbacks, laid over those of the row.
-    fn fallback(&self, keys: Option<&FallbackKeys>) -> Fallback {
+    fn fallback(&self) -> Fallback {
+        let Resolver { around, ref scope, .. } = *self;
         let usual = self.built_in.map_or(Act::MarkFailed, |row| row.fallback);
         let mut fallback = Fallback { act: usual, ..Fallback::default() };
-        let Some(keys) = keys else { return fallback };
-        fallback.act = match (keys.act, keys.after) {
-            (None, _) => usual,
-            (Some("reschedule"), Some(after)) => Act::Reschedule(after),
-            (Some("reschedule"), None) => {
-                self.fault("fallback.do", "does not say when; write after = \"15m\" beside it");
-                Act::MarkFailed
+        let Some(keys) = &self.keys.fallback else { return fallback };
+        if let Some(name) = keys.act {
+            let acts = [Act::Cached, Act::MarkAccount, Act::DisableEndpoint, Act::Unavailable];
+            let mut acts = acts.into_iter().chain(keys.after.map(Act::Reschedule));
+            fallback.act = acts.find(|act| act.as_str() == name).unwrap_or_default();
+            if name == "reschedule" && keys.after.is_none() {
+                scope.fault("fallback.do", "does not say when; write after = \"15m\" beside it");
             }
-            (Some("cached"), _) => Act::Cached,
-            (Some("mark_account"), _) => Act::MarkAccount,
-            (Some("disable_endpoint"), _) => Act::DisableEndpoint,
-            (Some("unavailable"), _) => Act::Unavailable,
-            (Some(_), _) => Act::MarkFailed,
-        };
+        }
         if keys.after.is_some() && !matches!(fallback.act, Act::Reschedule(_)) {
-            self.fault(
-                "fallback.after",
-                "only do = \"reschedule\" waits; take it out, or write do = \"reschedule\"",
-            );
+            let message = "only do = \"reschedule\" waits; take it out, or write do = \"reschedule\"";
+            scope.fault("fallback.after", message);
         }
         if let Some(on) = &keys.on {
             fallback.on_open = on.contains(&Occasion::Open);
             fallback.on_dead = on.contains(&Occasion::Dead);
-            if !self.has("fallback.on[0]") {
-                self.fault("fallback.on", "names no occasion; write [\"open\", \"dead\"], or take it out");
+            if !scope.has("fallback.on[0]") {
+                scope.fault("fallback.on", "names no occasion; write [\"open\", \"dead\"], or take it out");
             }
         }
         if let Some(channel) = &keys.notify {
-            let known = self.around.settings.channel_names();
-            check_channel(&self.path("fallback.notify"), channel, &known, self.around.checker);
+            let known = around.settings.channel_names();
+            check_channel(&scope.path("fallback.notify"), channel, &known, around.checker);
             fallback.notify = Some(channel.as_str().into());
         }
         fallback
@@ -224,14 +201,13 @@ impl Resolver<'_> {
 
     /// The settings of replays without a person.
     fn auto_replay(&self, keys: &AutoReplayKeys) -> Option<AutoReplay> {
-        if !self.has("auto_replay.after") {
-            self.around.checker.fault(
-                &self.path("auto_replay"),
-                "does not say how long an entry rests first; write { after = \"1h\" }",
-            );
+        if !self.scope.has("auto_replay.after") {
+            let message = "does not say how long an entry rests first; write { after = \"1h\" }";
+            self.scope.fault("auto_replay", message);
         }
-        if keys.only.is_some() && !self.has("auto_replay.only[0]") {
-            self.fault("auto_replay.only", "names no cause; write [\"EXHAUSTED\"], or take auto_replay out");
+        if keys.only.is_some() && !self.scope.has("auto_replay.only[0]") {
+            let message = "names no cause; write [\"EXHAUSTED\"], or take auto_replay out";
+            self.scope.fault("auto_replay.only", message);
         }
         Some(AutoReplay {
             after: keys.after?,
@@ -240,45 +216,61 @@ impl Resolver<'_> {
         })
     }
 
-    /// The route's own policy with the keys laid over it. Naming a part of a curve turns a schedule into a curve, and
-    /// the other way round; everything else stays.
-    fn policy(&self, mut policy: Policy, keys: &PolicyKeys) -> Policy {
-        let names_curve = keys.base.is_some() || keys.factor.is_some() || keys.cap.is_some();
-        if let Some(schedule) = &keys.schedule {
-            if names_curve {
-                let message = "a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both";
-                self.fault("policy.schedule", message);
-                return policy;
-            }
-            policy.max_attempts = u32::try_from(schedule.len()).unwrap_or(u32::MAX);
-            policy.backoff = Backoff::Schedule(schedule.clone());
+    /// The route's own policy with the written keys laid over it.
+    fn policy(&self) -> Policy {
+        let environment = self.around.environment;
+        let usual = self.built_in.map_or_else(catalogue::default_policy, |row| row.policy(environment));
+        let Some(keys) = &self.keys.policy else { return usual };
+        if keys.schedule.is_some() && keys.names_curve() {
+            let message = "a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both";
+            self.scope.fault("policy.schedule", message);
+            return usual;
         }
-        if names_curve {
-            let (base, factor, cap) = match (&policy.backoff, catalogue::default_policy().backoff) {
-                (Backoff::Exponential { base, factor, cap }, _) => (*base, *factor, *cap),
-                (_, Backoff::Exponential { base, factor, cap }) => (base, factor, cap),
-                (_, Backoff::Schedule(_)) => (Duration::from_secs(1), 2.0, Duration::from_secs(60)),
-            };
-            policy.backoff = Backoff::Exponential {
-                base: keys.base.unwrap_or(base),
-                factor: keys.factor.unwrap_or(factor),
-                cap: keys.cap.unwrap_or(cap),
-            };
-        }
+        let policy = keys.over(usual);
         if matches!(policy.backoff, Backoff::Schedule(_)) && keys.cap_applies.is_some() {
             let message =
                 "a schedule has no cap; take this out, or write the curve with base, factor and cap";
-            self.fault("policy.cap_applies", message);
+            self.scope.fault("policy.cap_applies", message);
         }
-        policy.max_attempts = keys.max_attempts.unwrap_or(policy.max_attempts);
-        policy.jitter = keys.jitter.unwrap_or(policy.jitter);
-        policy.cap_applies = keys.cap_applies.unwrap_or(policy.cap_applies);
-        policy.floor = keys.floor.or(policy.floor);
-        policy.ceiling = keys.ceiling.or(policy.ceiling);
         for words in policy.faults() {
-            self.fault("policy", words);
+            self.scope.fault("policy", words);
         }
         policy
+    }
+}
+
+impl PolicyKeys {
+    fn names_curve(&self) -> bool {
+        self.base.is_some() || self.factor.is_some() || self.cap.is_some()
+    }
+
+    /// A policy with these keys laid over it. Naming a part of a curve turns a schedule into a curve, and the other way
+    /// round; everything else stays.
+    pub fn over(&self, policy: Policy) -> Policy {
+        let attempts = self.schedule.as_ref().and_then(|waits| u32::try_from(waits.len()).ok());
+        let backoff = match (&self.schedule, policy.backoff) {
+            (Some(waits), _) => Backoff::Schedule(waits.clone()),
+            (None, Backoff::Schedule(waits)) if !self.names_curve() => Backoff::Schedule(waits),
+            (None, backoff) => {
+                let (base, factor, cap) = match backoff {
+                    Backoff::Exponential { base, factor, cap } => (base, factor, cap),
+                    Backoff::Schedule(_) => CURVE_DEFAULT,
+                };
+                Backoff::Exponential {
+                    base: self.base.unwrap_or(base),
+                    factor: self.factor.unwrap_or(factor),
+                    cap: self.cap.unwrap_or(cap),
+                }
+            }
+        };
+        Policy {
+            backoff,
+            max_attempts: self.max_attempts.or(attempts).unwrap_or(policy.max_attempts),
+            jitter: self.jitter.unwrap_or(policy.jitter),
+            cap_applies: self.cap_applies.unwrap_or(policy.cap_applies),
+            floor: self.floor.or(policy.floor),
+            ceiling: self.ceiling.or(policy.ceiling),
+        }
     }
 }
 

@@ -4,28 +4,26 @@ use recado_core::RouteName;
 use recado_core::classify::{Blame, Class, Condition, Rule};
 
 use crate::keys::route::RuleKeys;
-use crate::reading::checker::Checker;
+use crate::reading::checker::Scope;
 
-/// Checks one entry of `classify` and fills in what it leaves open; `path` is `routes.<name>.classify[<position>]`.
-pub fn resolve(keys: &RuleKeys, path: &str, checker: &Checker) -> Option<RuleKeys> {
-    let has = |key: &str| checker.has(&format!("{path}.{key}"));
-    if !has("as") {
-        checker.fault(path, "the rule does not say what it means; write as = \"transient\", \"permanent\", \"rate_limit\" or \"unknown\"");
+/// Checks one entry of `classify` and fills in what it leaves open.
+pub fn resolve(keys: &RuleKeys, entry: &Scope<'_>) -> Option<RuleKeys> {
+    if !entry.has("as") {
+        let message = "the rule does not say what it means; write as = \"transient\", \"permanent\", \"rate_limit\" or \"unknown\"";
+        entry.fault("", message);
     }
-    if !["code", "name", "enhanced", "status", "text", "regex", "network"].into_iter().any(has) {
-        checker.fault(
-            path,
-            "the rule would match every failure; give it a code, name, enhanced, status, text, regex or network",
-        );
-        return None;
+    let conditions = ["code", "name", "enhanced", "status", "text", "regex", "network"];
+    if !conditions.into_iter().any(|key| entry.has(key)) {
+        let message = "the rule would match every failure; give it a code, name, enhanced, status, text, regex or network";
+        return entry.refuse("", message);
     }
-    if has("code") && has("name") {
-        checker.fault(&format!("{path}.name"), "`name` is another word for `code`; give one of the two");
+    if entry.has("code") && entry.has("name") {
+        entry.fault("name", "`name` is another word for `code`; give one of the two");
     }
-    if has("wait") && keys.class == Some(Class::Permanent) {
+    if entry.has("wait") && keys.class == Some(Class::Permanent) {
         let message =
             "a permanent error is not retried, so it has no wait; take it out, or write as = \"rate_limit\"";
-        checker.fault(&format!("{path}.wait"), message);
+        entry.fault("wait", message);
     }
     let usual_blame = if keys.class? == Class::Permanent { Blame::Message } else { Blame::Provider };
     Some(RuleKeys {

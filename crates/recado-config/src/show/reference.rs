@@ -5,17 +5,7 @@ use std::fmt::Write as _;
 use crate::keys::sections::Settings;
 use crate::keys::table::{Row, Section, defaults};
 
-const PREFACE: &str = "\
-# Configuration
-
-Every key of `recado.toml`, with the values that it takes and its default. `recado config show --default` prints the same as a commented file, `recado config init` writes one to start from, `recado config check` finds what is wrong.
-
-Later layers win: built-in defaults, the file, `[environments.<name>]`, variables (`RECADO_` and the key's path with two underscores between its parts, such as `RECADO_SERVER__LISTEN`), flags. `${NAME}` in a string is replaced by the environment variable `NAME`.
-
-A key without a default is off or follows from the others, as its text says. Built-in routes and their providers have values of their own: `recado config show --default` lists them.
-
-This page is written by `recado config reference`.
-";
+const PREFACE: &str = include_str!("../../pages/reference-preface.md");
 
 /// Writes the page as Markdown.
 pub fn page() -> String {

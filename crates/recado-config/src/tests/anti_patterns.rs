@@ -1,7 +1,7 @@
 //! Each anti-pattern is refused where it can never be right, and warned of where it may be meant.
 
 use super::super::fault::Warnings;
-use super::super::resolve::anti_patterns::AntiPattern;
+use super::super::resolve::anti_patterns::ANTI_PATTERNS;
 use super::*;
 
 /// Everything that is warned of.
@@ -139,7 +139,7 @@ fn f14_each_anti_pattern_that_may_be_meant_is_warned_of_at_its_line() {
         );
         assert!(said.contains(&format!("write allow = {{ {name} = \"why\" }} in [")), "{name}: {said}");
     }
-    for (word, _) in AntiPattern::WORDS {
+    for word in ANTI_PATTERNS {
         assert!(EACH.iter().any(|(name, ..)| *name == word), "{word} has no file");
     }
 }
@@ -196,7 +196,7 @@ fn the_page_on_anti_patterns_has_a_row_for_each() {
         include_str!("../../../../docs/operating/anti-patterns.md"),
         include_str!("../../../../docs/operating/anti-patterns.pt-BR.md"),
     ] {
-        for (word, _) in AntiPattern::WORDS {
+        for word in ANTI_PATTERNS {
             assert!(page.contains(&format!("`{word}`")), "{word}");
         }
     }

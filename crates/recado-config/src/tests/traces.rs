@@ -44,7 +44,10 @@ fn headers_are_used_and_never_shown() {
     let config = load(
         "[traces]\nendpoint = \"http://127.0.0.1:4318\"\nheaders = { Authorization = \"Bearer hunter2hunter2\" }\n",
     );
-    assert_eq!(config.settings.traces.headers.as_ref().unwrap()[0].1.reveal(), "Bearer hunter2hunter2");
+    assert_eq!(
+        config.settings.traces.headers.as_ref().unwrap()["Authorization"].reveal(),
+        "Bearer hunter2hunter2"
+    );
     let shown = show::page(&config, show::Style::Effective) + &format!("{:?}", config.settings.traces);
     assert!(shown.contains("headers = { Authorization = \"***\" }") && !shown.contains("hunter2"), "{shown}");
 }

@@ -1,9 +1,11 @@
 //! The format of a line.
 
 use std::cell::RefCell;
-use std::fmt::{self, Write as _};
+use std::fmt::{self, Display};
+use std::io::Write as _;
 
 use recado_core::Timestamp;
+use serde::Serializer as _;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
@@ -13,7 +15,9 @@ const BUFFER_KEPT_MAX_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Json,
-    Human { colour: bool },
+    /// For people, without colours.
+    Plain,
+    Coloured,
 }
 
 /// Lends the thread's buffer. An event within an event (a `Debug` that logs) gets one of its own.
@@ -30,238 +34,157 @@ pub fn with_buffer(write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Writes one event as one line, the line's end included.
-pub fn write(line: &mut Vec<u8>, event: &Event<'_>, at: Timestamp, format: Format) {
-    match format {
-        Format::Json => {
-            let level = match *event.metadata().level() {
-                Level::ERROR => "error",
-                Level::WARN => "warn",
-                Level::INFO => "info",
-                Level::DEBUG => "debug",
-                Level::TRACE => "trace",
-            };
-            let mut json = Json::open(line, level);
-            event.record(&mut Message(&mut json));
-            event.record(&mut Fields(&mut json));
-            json.close(event.metadata().target(), at);
-        }
-        Format::Human { colour } => {
-            let mut human = Human { line, colour };
-            human.head(*event.metadata().level(), at);
-            event.record(&mut Message(&mut human));
-            event.record(&mut Fields(&mut human));
-            line.push(b'\n');
-        }
-    }
+pub fn write(out: &mut Vec<u8>, event: &Event<'_>, at: Timestamp, format: Format) {
+    let metadata = event.metadata();
+    let mut line = Line::begin(out, format, *metadata.level(), at);
+    // The message stands first, wherever it is among the fields.
+    event.record(&mut Pass { line: &mut line, takes: Takes::Message });
+    event.record(&mut Pass { line: &mut line, takes: Takes::Fields });
+    line.end(metadata.target(), at);
 }
 
 /// The line about lines that could not be written.
-pub fn write_lost(line: &mut Vec<u8>, lost: u64, at: Timestamp, format: Format) {
-    let words = "Log lines were lost: their reader is too slow";
-    match format {
-        Format::Json => {
-            let mut json = Json::open(line, "warn");
-            json.message(&words);
-            json.field("lost", &lost.to_string(), false);
-            json.close("recado", at);
-        }
-        Format::Human { colour } => {
-            let mut human = Human { line, colour };
-            human.head(Level::WARN, at);
-            human.message(&words);
-            human.field("lost", &lost.to_string(), false);
-            line.push(b'\n');
-        }
-    }
+pub fn write_lost(out: &mut Vec<u8>, lost: u64, at: Timestamp, format: Format) {
+    let mut line = Line::begin(out, format, Level::WARN, at);
+    line.message(&"Log lines were lost: their reader is too slow");
+    line.field("lost", Value::Bare(&lost));
+    line.end("recado", at);
 }
 
-/// Takes the parts of an event as they come.
-trait Line {
-    fn message(&mut self, words: &dyn fmt::Display);
-    /// `text` is quoted, anything else stands as it is.
-    fn field(&mut self, name: &str, value: &dyn fmt::Display, text: bool);
+/// A value of a field.
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    /// Quoted in JSON.
+    Text(&'a dyn Display),
+    /// Stands as it is.
+    Bare(&'a dyn Display),
 }
 
-struct Json<'a>(&'a mut Vec<u8>);
-
-impl<'a> Json<'a> {
-    fn open(line: &'a mut Vec<u8>, level: &str) -> Self {
-        line.extend_from_slice(b"{\"level\":\"");
-        line.extend_from_slice(level.as_bytes());
-        line.push(b'"');
-        Json(line)
-    }
-
-    fn close(self, target: &str, at: Timestamp) {
-        let line = self.0;
-        if !is_ours(target) {
-            line.extend_from_slice(b",\"target\":");
-            quote(line, &target);
-        }
-        line.extend_from_slice(b",\"timestamp\":\"");
-        let _ = write!(Bytes(line), "{at}");
-        line.extend_from_slice(b"\"}\n");
-    }
+/// A line, while it is written.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+    format: Format,
 }
 
-impl Line for Json<'_> {
-    fn message(&mut self, words: &dyn fmt::Display) {
-        self.0.extend_from_slice(b",\"message\":");
-        quote(self.0, words);
-    }
-
-    fn field(&mut self, name: &str, value: &dyn fmt::Display, text: bool) {
-        self.0.push(b',');
-        quote(self.0, &name);
-        self.0.push(b':');
-        if text {
-            quote(self.0, value);
-        } else {
-            let _ = write!(Bytes(self.0), "{value}");
-        }
-    }
-}
-
-fn is_ours(target: &str) -> bool {
-    target == "recado" || target.starts_with("recado_") || target.starts_with("recado::")
-}
-
-struct Human<'a> {
-    line: &'a mut Vec<u8>,
-    colour: bool,
-}
-
-impl Human<'_> {
-    fn head(&mut self, level: Level, at: Timestamp) {
+impl<'a> Line<'a> {
+    fn begin(out: &'a mut Vec<u8>, format: Format, level: Level, at: Timestamp) -> Self {
         let (word, paint) = match level {
-            Level::ERROR => ("ERROR", "31"),
-            Level::WARN => ("WARN ", "33"),
-            Level::INFO => ("INFO ", "32"),
-            Level::DEBUG => ("DEBUG", "34"),
-            Level::TRACE => ("TRACE", "35"),
+            Level::ERROR => ("error", "31"),
+            Level::WARN => ("warn", "33"),
+            Level::INFO => ("info", "32"),
+            Level::DEBUG => ("debug", "34"),
+            Level::TRACE => ("trace", "35"),
         };
-        let at = at.to_string();
-        self.painted("2", &at);
-        self.line.push(b' ');
-        self.painted(paint, &word);
+        let mut line = Line { out, format };
+        if format == Format::Json {
+            let _ = write!(line.out, "{{\"level\":\"{word}\"");
+        } else {
+            line.painted("2", &at);
+            line.out.push(b' ');
+            line.painted(paint, &format_args!("{level:<5}"));
+        }
+        line
     }
 
-    fn painted(&mut self, paint: &str, words: &dyn fmt::Display) {
-        let mut out = Bytes(self.line);
-        let _ = if self.colour { write!(out, "\x1b[{paint}m{words}\x1b[0m") } else { write!(out, "{words}") };
+    fn message(&mut self, words: &dyn Display) {
+        match self.format {
+            Format::Json => self.field("message", Value::Text(words)),
+            Format::Plain | Format::Coloured => self.clean(&format_args!(" {words}")),
+        }
+    }
+
+    fn field(&mut self, name: &str, value: Value<'_>) {
+        let (Value::Text(shown) | Value::Bare(shown)) = value;
+        if self.format != Format::Json {
+            self.out.push(b' ');
+            self.painted("2", &format_args!("{name}="));
+            return self.clean(shown);
+        }
+        self.out.push(b',');
+        self.quote(&name);
+        self.out.push(b':');
+        match value {
+            Value::Text(text) => self.quote(text),
+            Value::Bare(bare) => drop(write!(self.out, "{bare}")),
+        }
+    }
+
+    fn end(mut self, target: &str, at: Timestamp) {
+        if self.format == Format::Json {
+            let is_ours =
+                target == "recado" || target.starts_with("recado_") || target.starts_with("recado::");
+            if !is_ours {
+                self.field("target", Value::Text(&target));
+            }
+            self.field("timestamp", Value::Text(&at));
+            self.out.push(b'}');
+        }
+        self.out.push(b'\n');
+    }
+
+    fn painted(&mut self, paint: &str, words: &dyn Display) {
+        let _ = match self.format {
+            Format::Coloured => write!(self.out, "\x1b[{paint}m{words}\x1b[0m"),
+            Format::Plain | Format::Json => write!(self.out, "{words}"),
+        };
+    }
+
+    /// Writes text for a terminal: what could steer it is spelled out.
+    fn clean(&mut self, words: &dyn Display) {
+        self.out.extend_from_slice(recado_terminal::clean(&words.to_string()).as_bytes());
+    }
+
+    /// Writes a string of JSON, escaped as it is written.
+    fn quote(&mut self, text: &dyn Display) {
+        let _ = serde_json::Serializer::new(&mut *self.out).collect_str(text);
     }
 }
 
-impl Line for Human<'_> {
-    fn message(&mut self, words: &dyn fmt::Display) {
-        let _ = write!(Clean(self.line), " {words}");
-    }
+/// One pass over the fields of an event.
+struct Pass<'a, 'l> {
+    line: &'a mut Line<'l>,
+    takes: Takes,
+}
 
-    fn field(&mut self, name: &str, value: &dyn fmt::Display, _: bool) {
-        self.line.push(b' ');
-        self.painted("2", &format_args!("{name}="));
-        let _ = write!(Clean(self.line), "{value}");
+#[derive(Clone, Copy)]
+enum Takes {
+    Message,
+    /// Everything but the message.
+    Fields,
+}
+
+impl Pass<'_, '_> {
+    fn put(&mut self, field: &Field, value: Value<'_>) {
+        match (self.takes, field.name(), value) {
+            (Takes::Message, "message", Value::Text(words) | Value::Bare(words)) => self.line.message(words),
+            (Takes::Message, ..) | (Takes::Fields, "message", _) => {}
+            (Takes::Fields, name, value) => self.line.field(name.trim_start_matches("r#"), value),
+        }
     }
 }
 
-/// Finds the message, wherever it stands among the fields.
-struct Message<'a, L>(&'a mut L);
-
-impl<L: Line> Visit for Message<'_, L> {
+impl Visit for Pass<'_, '_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "message" {
-            self.0.message(&value);
-        }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            self.0.message(&format_args!("{value:?}"));
-        }
-    }
-}
-
-/// Everything but the message.
-struct Fields<'a, L>(&'a mut L);
-
-impl<L: Line> Fields<'_, L> {
-    fn put(&mut self, field: &Field, value: &dyn fmt::Display, text: bool) {
-        if field.name() != "message" {
-            self.0.field(field.name().trim_start_matches("r#"), value, text);
-        }
-    }
-}
-
-impl<L: Line> Visit for Fields<'_, L> {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, &value, true);
+        self.put(field, Value::Text(&value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, &value, false);
+        self.put(field, Value::Bare(&value));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, &value, false);
+        self.put(field, Value::Bare(&value));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, &value, false);
+        self.put(field, Value::Bare(&value));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, &value, !value.is_finite());
+        self.put(field, if value.is_finite() { Value::Bare(&value) } else { Value::Text(&value) });
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, &format_args!("{value:?}"), true);
-    }
-}
-
-struct Bytes<'a>(&'a mut Vec<u8>);
-
-impl fmt::Write for Bytes<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
-}
-
-/// A string of JSON, escaped as it is written.
-fn quote(line: &mut Vec<u8>, value: &dyn fmt::Display) {
-    line.push(b'"');
-    let _ = write!(Escaped(line), "{value}");
-    line.push(b'"');
-}
-
-struct Escaped<'a>(&'a mut Vec<u8>);
-
-impl fmt::Write for Escaped<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text.as_bytes();
-        while let Some(at) = rest.iter().position(|b| *b < 0x20 || matches!(b, b'"' | b'\\' | 0x7f)) {
-            self.0.extend_from_slice(&rest[..at]);
-            match rest[at] {
-                b'"' => self.0.extend_from_slice(b"\\\""),
-                b'\\' => self.0.extend_from_slice(b"\\\\"),
-                b'\n' => self.0.extend_from_slice(b"\\n"),
-                b'\r' => self.0.extend_from_slice(b"\\r"),
-                b'\t' => self.0.extend_from_slice(b"\\t"),
-                control => write!(Bytes(self.0), "\\u{control:04x}")?,
-            }
-            rest = &rest[at + 1..];
-        }
-        self.0.extend_from_slice(rest);
-        Ok(())
-    }
-}
-
-/// Text for a terminal: what could steer it is spelled out.
-struct Clean<'a>(&'a mut Vec<u8>);
-
-impl fmt::Write for Clean<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(recado_terminal::clean(text).as_bytes());
-        Ok(())
+        self.put(field, Value::Text(&format_args!("{value:?}")));
     }
 }

@@ -4,7 +4,6 @@
 //! gathered during the one before. When it does not, the buffer fills, further lines are counted instead of
 //! kept, and the count is written as a line of its own as soon as there is room: no loss is silent.
 
-use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,20 +22,11 @@ const WAITING_KEPT_MAX_BYTES: usize = 256 << 10;
 /// Time that the end of the process waits for the last lines.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// The target of lines.
-pub trait Sink: Write + Send + 'static {}
-impl<W: Write + Send + 'static> Sink for W {}
-
 /// Takes lines from any thread. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Outlet(Arc<Shared>);
 
-impl fmt::Debug for Outlet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Outlet")
-    }
-}
-
+#[derive(Debug)]
 struct Shared {
     state: Mutex<OutletState>,
     /// There are lines, or it is over.
@@ -46,7 +36,7 @@ struct Shared {
     max_bytes: usize,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct OutletState {
     waiting: Vec<u8>,
     lost: u64,
@@ -55,11 +45,16 @@ struct OutletState {
 }
 
 impl Outlet {
-    pub fn to(sink: impl Sink, format: Format, clock: Arc<dyn Clock>) -> Self {
+    pub fn to(sink: impl Write + Send + 'static, format: Format, clock: Arc<dyn Clock>) -> Self {
         Outlet::bounded(sink, format, clock, WAITING_MAX_BYTES)
     }
 
-    pub fn bounded(sink: impl Sink, format: Format, clock: Arc<dyn Clock>, max_bytes: usize) -> Self {
+    pub fn bounded(
+        sink: impl Write + Send + 'static,
+        format: Format,
+        clock: Arc<dyn Clock>,
+        max_bytes: usize,
+    ) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             filled: Condvar::new(),
@@ -102,7 +97,7 @@ impl Outlet {
     }
 }
 
-fn empty(shared: &Shared, mut sink: impl Sink, format: Format, clock: &dyn Clock) {
+fn empty(shared: &Shared, mut sink: impl Write, format: Format, clock: &dyn Clock) {
     let mut lines = Vec::new();
     loop {
         let mut state = shared.state.lock();

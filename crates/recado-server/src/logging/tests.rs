@@ -37,7 +37,7 @@ fn logged(format: Format, level: Level, work: impl FnOnce()) -> String {
     let kept = KeptBytes::default();
     let clock = Arc::new(FixedClock(1_760_869_800_000));
     let outlet = Outlet::to(kept.clone(), format, clock.clone());
-    let (subscriber, _) = subscriber(level, LineLayer::new(format, clock, outlet.clone()));
+    let (subscriber, _) = subscriber(level, LineLayer { format, clock, outlet: outlet.clone() });
     tracing::subscriber::with_default(subscriber, work);
     outlet.close();
     let bytes = kept.0.lock().clone();
@@ -82,12 +82,11 @@ fn odd_text_stays_one_line_of_json() {
 
 #[test]
 fn people_get_words_that_cannot_steer_their_terminal() {
-    let line = logged(Format::Human { colour: false }, Level::Info, || {
+    let line = logged(Format::Plain, Level::Info, || {
         tracing::info!(target: "recado", jobId = "a\x1b[2J", attempt = 1, "Job sent");
     });
     assert_eq!(line, "2025-10-19T10:30:00.000Z INFO  Job sent jobId=a\\u{1b}[2J attempt=1\n");
-    let coloured =
-        logged(Format::Human { colour: true }, Level::Info, || tracing::error!(target: "recado", "Oh"));
+    let coloured = logged(Format::Coloured, Level::Info, || tracing::error!(target: "recado", "Oh"));
     assert!(coloured.contains("\x1b[31mERROR\x1b[0m Oh"), "{coloured:?}");
 }
 

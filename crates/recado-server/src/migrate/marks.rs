@@ -17,6 +17,8 @@ use recado_core::{Payload, Timestamp};
 use recado_store::{Fence, KvWrite, KvWritten, Namespace, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
+use super::{MoveError, Side};
+
 /// The marks of moves that a store has.
 const MOVES: Namespace = Namespace::new("moves");
 
@@ -28,17 +30,11 @@ pub enum End {
 }
 
 impl End {
-    fn key(self) -> &'static str {
+    /// The key of its mark and the name of its fence.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            End::Source => "to",
-            End::Target => "from",
-        }
-    }
-
-    fn fence(self) -> &'static str {
-        match self {
-            End::Source => "move-to",
-            End::Target => "move-from",
+            End::Source => ("to", "move-to"),
+            End::Target => ("from", "move-from"),
         }
     }
 }
@@ -62,47 +58,43 @@ impl Mark {
 }
 
 /// The mark of a store as this end of a move, with its version.
-pub async fn read(store: &dyn Store, end: End, now: Timestamp) -> Result<Option<(Mark, u64)>, StoreError> {
-    let Some(note) = store.kv_get(MOVES, end.key(), now).await? else { return Ok(None) };
+async fn read(store: &dyn Store, end: End, now: Timestamp) -> Result<Option<(Mark, u64)>, StoreError> {
+    let Some(entry) = store.kv_get(MOVES, end.names().0, now).await? else { return Ok(None) };
     let unreadable = |_| {
         let words = "the mark of a move cannot be read; was it written by a newer version?";
         StoreError::Unavailable(words.to_owned())
     };
-    Ok(Some((note.value.parse().map_err(unreadable)?, note.version)))
+    Ok(Some((entry.value.parse().map_err(unreadable)?, entry.version)))
 }
 
-/// Writes a mark on top of the version that was read, and shuts out the process that wrote the one before.
-pub async fn renew(
-    store: &dyn Store,
-    end: End,
-    mark: &Mark,
-    expect: u64,
-    now: Timestamp,
-) -> Result<Fence, StoreError> {
-    let fence = Fence { name: end.fence(), number: write(store, end, Some(mark), expect, now).await? };
-    store.raise_fence(fence).await?;
-    // A store that was emptied in between has no fence that this one could have been refused by.
-    match read(store, end, now).await? {
-        Some((_, version)) if version == fence.number => Ok(fence),
-        _ => Err(StoreError::Fenced),
+impl Side<'_> {
+    /// The mark of this store as either end of a move, with its version.
+    pub async fn mark_as(&self, end: End) -> Result<Option<(Mark, u64)>, MoveError> {
+        self.at(read(self.store, end, self.now).await)
     }
-}
 
-/// Writes a mark, or removes it, on top of the version that was read; 0 where there was none. The mark's new version.
-pub async fn write(
-    store: &dyn Store,
-    end: End,
-    mark: Option<&Mark>,
-    expect: u64,
-    now: Timestamp,
-) -> Result<u64, StoreError> {
-    let json = |mark| serde_json::to_string(mark).map_err(|error| StoreError::Broken(error.to_string()));
-    let value = mark.map(json).transpose()?.map(Payload::trusted);
-    let (key, expect) = (end.key().into(), Some(expect));
-    let write = KvWrite { namespace: MOVES, key, value, expect, audit: Vec::new(), expires_at: None };
-    match store.kv_write(vec![write], now).await?.first() {
-        Some(KvWritten::Done { version }) => Ok(*version),
-        _ => Err(StoreError::Fenced),
+    /// Writes a mark on top of the version that was read, and shuts out the process that wrote the one before.
+    pub async fn renew_mark(&self, mark: &Mark, expect: u64) -> Result<Fence, MoveError> {
+        let (_, name) = self.end.names();
+        let fence = Fence { name, number: self.write_mark(Some(mark), expect).await? };
+        self.at(self.store.raise_fence(fence).await)?;
+        // A store that was emptied in between has no fence that this one could have been refused by.
+        match self.mark_as(self.end).await? {
+            Some((_, version)) if version == fence.number => Ok(fence),
+            _ => Err(MoveError::TakenOver),
+        }
+    }
+
+    /// Writes a mark, or removes it, on top of the version that was read; 0 where there was none. The mark's new version.
+    pub async fn write_mark(&self, mark: Option<&Mark>, expect: u64) -> Result<u64, MoveError> {
+        let json = |mark| serde_json::to_string(mark).map_err(|error| StoreError::Broken(error.to_string()));
+        let value = self.at(mark.map(json).transpose())?.map(Payload::trusted);
+        let (key, expect) = (self.end.names().0.into(), Some(expect));
+        let write = KvWrite { namespace: MOVES, key, value, expect, audit: Vec::new(), expires_at: None };
+        match self.at(self.store.kv_write(vec![write], self.now).await)?.first() {
+            Some(KvWritten::Done { version }) => Ok(*version),
+            _ => Err(MoveError::TakenOver),
+        }
     }
 }
 

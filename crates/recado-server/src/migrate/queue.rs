@@ -9,24 +9,18 @@ use recado_core::{JobId, Payload};
 use recado_engine::dlq::bulk::{self, QueuePlace};
 use recado_store::{DeadLetterFilter, PageRequest, Store, StoreError};
 
+use super::{MoveError, Side};
+
 /// Dead letters that are read at a time.
 const PAGE_ENTRIES: usize = 200;
 
 /// The ids of all dead letters, newest first.
+#[derive(PartialEq, Eq)]
 pub struct Queue(Vec<JobId>);
 
 impl Queue {
-    pub async fn of(store: &dyn Store) -> Result<Self, StoreError> {
-        let (mut ids, mut before) = (Vec::new(), None);
-        loop {
-            let page = PageRequest { before, limit: PAGE_ENTRIES };
-            let page = store.dead_letters(DeadLetterFilter::default(), page).await?;
-            ids.extend(page.items.into_iter().map(|entry| entry.job_id));
-            before = page.next;
-            if before.is_none() {
-                return Ok(Queue(ids));
-            }
-        }
+    pub async fn of(side: Side<'_>) -> Result<Self, MoveError> {
+        side.at(ids_below(side.store, None).await).map(Queue)
     }
 
     /// The place of each, counted from 1 for the oldest.
@@ -34,38 +28,36 @@ impl Queue {
         self.0.iter().rev().cloned().zip(1..).collect()
     }
 
-    pub fn is_same_as(&self, other: &Queue) -> bool {
-        self.0 == other.0
-    }
-
-    /// A bulk act's note as it goes on in the target.
+    /// A bulk act's entry as it goes on in the target.
     pub async fn moved_bulk(
         &self,
         from: &dyn Store,
         to: &dyn Store,
-        note: Payload,
+        act: Payload,
     ) -> Result<Payload, StoreError> {
-        let Some(number) = bulk::queue_number(&note) else { return Ok(note) };
-        let ahead = count_below(from, number).await?;
+        let Some(number) = bulk::queue_number(&act) else { return Ok(act) };
+        let ahead = ids_below(from, Some(number)).await?.len();
         let place = match (self.0.len().saturating_sub(ahead), ahead) {
             (_, 0) => QueuePlace::End,
             (0, _) => QueuePlace::Top,
             (passed, _) => number_behind(to, passed).await?.map_or(QueuePlace::End, QueuePlace::Below),
         };
-        Ok(bulk::at_queue_place(note, place))
+        Ok(bulk::at_queue_place(act, place))
     }
 }
 
-/// Counts the dead letters that come after this number in a walk.
-async fn count_below(store: &dyn Store, number: u64) -> Result<usize, StoreError> {
-    let (mut count, mut before) = (0, Some(number));
-    while before.is_some() {
+/// The dead letters that come after this number in a walk; without one, all.
+async fn ids_below(store: &dyn Store, mut before: Option<u64>) -> Result<Vec<JobId>, StoreError> {
+    let mut ids = Vec::new();
+    loop {
         let page = PageRequest { before, limit: PAGE_ENTRIES };
         let page = store.dead_letters(DeadLetterFilter::default(), page).await?;
-        count += page.items.len();
+        ids.extend(page.items.into_iter().map(|entry| entry.job_id));
         before = page.next;
+        if before.is_none() {
+            return Ok(ids);
+        }
     }
-    Ok(count)
 }
 
 /// The number that a walk goes on below after the newest so many.

@@ -71,11 +71,11 @@ async fn everything_arrives_and_the_source_is_marked() {
     let (from, to) = (filled("embedded:here", 2_500).await, empty("redis://there"));
     let mut steps = Vec::new();
     let moved = move_all(&from, &to, &[NAMESPACE], T0, |step| steps.push(step)).await.unwrap();
-    assert_eq!((moved.jobs.count, moved.notes.count, moved.leases_ended), (2_500, 1, 0));
+    assert_eq!((moved.jobs.count, moved.entries.count, moved.leases_ended), (2_500, 1, 0));
     assert_ne!(moved.jobs.checksum, 0);
     assert!(steps.contains(&Step::Copied { done: 2_500, of: 2_500 }), "{steps:?}");
     assert_eq!(steps.last(), Some(&Step::Checked { done: 2_500, of: 2_500 }));
-    assert_eq!(total(&*to.store, T0).await.unwrap(), 2_500);
+    assert_eq!(to.side(End::Target, T0).count_jobs().await.unwrap(), 2_500);
     assert_eq!(
         to.store.kv_get(NAMESPACE, "acme", T0).await.unwrap().unwrap().value.as_str(),
         r#"{"weight":3}"#
@@ -117,7 +117,7 @@ async fn a_move_that_was_cut_off_is_taken_up_again() {
     assert_eq!(moved.jobs.count, 2_500);
 }
 
-/// Jobs that wait, one that is leased, dead letters in another order than they came, a note, a running bulk act and a
+/// Jobs that wait, one that is leased, dead letters in another order than they came, an entry, a running bulk act and a
 /// record.
 async fn busy(name: &str) -> Named {
     let from = filled(name, 6).await;
@@ -203,7 +203,7 @@ async fn a_move_cut_off_anywhere_leaves_one_store_to_be_served_at_most_and_is_ta
             other => panic!("{cut:?}: {other:?}"),
         }
         match go(&from, &to).await {
-            Ok(moved) => assert_eq!((moved.jobs.count, moved.notes.count), (6, 1), "{cut:?}"),
+            Ok(moved) => assert_eq!((moved.jobs.count, moved.entries.count), (6, 1), "{cut:?}"),
             Err(MoveError::SourceMoved { .. }) => assert_eq!(target, None, "{cut:?}: it was whole"),
             Err(error) => panic!("{cut:?}: {error}"),
         }
@@ -397,7 +397,7 @@ async fn records_that_arrived_before_a_move_was_cut_off_are_not_carried_twice() 
     from.store.record((0..2_500).map(paused).collect()).await.unwrap();
     let inner = Arc::new(ReferenceStore::default());
     let faulty = Arc::new(FaultyStore::around(inner.clone()));
-    // The note that says where it comes from is written; records arrive; then the notes of the first namespace fail.
+    // The mark that says where it comes from is written; records arrive; then the entries of the first namespace fail.
     faulty.fail(Verb::KvWrite, 1, 1, StoreError::Unavailable("cut off".to_owned()));
     assert!(go(&from, &named(faulty.clone(), "b")).await.is_err());
     assert_eq!(faulty.fired(Verb::KvWrite), 1);

@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 
+use recado_core::AuditEvent;
 use recado_core::payload::digest_of;
-use recado_core::{AuditEvent, Timestamp};
 use recado_engine::audit::archived_in;
-use recado_store::{AuditRecord, AuditSpan, Fence, FencedWrite, Store, StoreError};
+use recado_store::{AuditRecord, AuditSpan, Fence, FencedWrite};
 
-use super::{LOAD_JOBS, MoveError, Named, Tally};
+use super::{MoveError, Side, Tally};
 
 /// Records that are carried at a time.
 const LOAD_RECORDS: usize = 1_000;
@@ -21,9 +21,9 @@ const LOAD_RECORDS: usize = 1_000;
 pub struct Unarchived(HashMap<u128, u64>);
 
 impl Unarchived {
-    pub async fn of(store: &dyn Store, now: Timestamp) -> Result<Self, StoreError> {
-        let (mut all, mut walk) = (Unarchived::default(), Walk::of(store, now).await?);
-        while let Some(records) = walk.next(store).await? {
+    pub async fn of(side: Side<'_>) -> Result<Self, MoveError> {
+        let (mut all, mut walk) = (Unarchived::default(), Walk::of(side).await?);
+        while let Some(records) = walk.next().await? {
             records.iter().for_each(|record| *all.0.entry(digest(&record.event)).or_default() += 1);
         }
         Ok(all)
@@ -54,71 +54,53 @@ impl Unarchived {
 }
 
 /// Copies what is left once jobs have taken theirs.
-pub async fn copy(
-    from: &Named,
-    to: &Named,
-    fence: Fence,
-    mut left: Unarchived,
-    now: Timestamp,
-) -> Result<(), MoveError> {
-    let mut arrived = of_nobody(&*to.store, now).await.map_err(MoveError::target)?;
-    let source = &*from.store;
-    let mut walk = Walk::of(source, now).await.map_err(MoveError::source)?;
-    while let Some(records) = walk.next(source).await.map_err(MoveError::source)? {
+pub async fn copy(from: Side<'_>, to: Side<'_>, fence: Fence, mut left: Unarchived) -> Result<(), MoveError> {
+    // Records that belong to none of the target's jobs.
+    let mut arrived = Unarchived::of(to).await?;
+    let read = to.each_load(async |jobs| {
+        for job in &jobs {
+            arrived.take_from(&job.audit);
+        }
+        Ok(())
+    });
+    read.await?;
+    let mut walk = Walk::of(from).await?;
+    while let Some(records) = walk.next().await? {
         let missing = records.into_iter().map(|record| record.event);
         let missing: Vec<AuditEvent> =
             missing.filter(|event| left.take(event) && !arrived.take(event)).collect();
         if !missing.is_empty() {
-            to.store.write_fenced(fence, FencedWrite::Record(missing)).await.map_err(MoveError::target)?;
+            to.write(fence, FencedWrite::Record(missing)).await?;
         }
     }
     Ok(())
 }
 
-/// Records in a store that belong to none of its jobs.
-async fn of_nobody(store: &dyn Store, now: Timestamp) -> Result<Unarchived, StoreError> {
-    let mut all = Unarchived::of(store, now).await?;
-    let mut after = None;
-    loop {
-        let page = store.snapshots(after, LOAD_JOBS).await?;
-        for transfer in &page.items {
-            all.take_from(&transfer.audit);
-        }
-        after = page.next;
-        if after.is_none() {
-            return Ok(all);
-        }
-    }
-}
-
 /// Goes through all that is not archived, part by part.
-struct Walk {
+struct Walk<'a> {
+    side: Side<'a>,
     /// The place to go on, of each part that has more.
     spans: Vec<AuditSpan>,
 }
 
-impl Walk {
-    async fn of(store: &dyn Store, now: Timestamp) -> Result<Self, StoreError> {
-        let archived = archived_in(store, now).await?;
+impl<'a> Walk<'a> {
+    async fn of(side: Side<'a>) -> Result<Self, MoveError> {
+        let archived = side.at(archived_in(side.store, side.now).await)?;
         let span = |part| {
             let after = archived.get(&part).copied().unwrap_or(0);
             AuditSpan { part, after, newest_first: false }
         };
-        Ok(Walk { spans: (0..store.audit_parts()).rev().map(span).collect() })
+        Ok(Walk { side, spans: (0..side.store.audit_parts()).rev().map(span).collect() })
     }
 
-    async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<AuditRecord>>, StoreError> {
+    async fn next(&mut self) -> Result<Option<Vec<AuditRecord>>, MoveError> {
         while let Some(span) = self.spans.last_mut() {
-            let records = store.audit_records(*span, LOAD_RECORDS).await?;
-            match records.last() {
-                Some(last) => {
-                    span.after = last.number;
-                    return Ok(Some(records));
-                }
-                None => {
-                    self.spans.pop();
-                }
+            let records = self.side.at(self.side.store.audit_records(*span, LOAD_RECORDS).await)?;
+            if let Some(last) = records.last() {
+                span.after = last.number;
+                return Ok(Some(records));
             }
+            self.spans.pop();
         }
         Ok(None)
     }
