@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::erasure::{Erasure, Subject, SubjectHash};
 use crate::error::{Error, io};
-use crate::files::{self, Durability};
+use crate::files::{self, Durability, ERASURE, INDEX, SEGMENT};
 use crate::key::Purpose;
 use crate::line::Line;
 use crate::month::Month;
@@ -78,7 +78,7 @@ impl Trail {
             // From here until all is done, only opening the trail again may go on.
             self.broken = true;
             statement::write(
-                &self.folder.erasure(),
+                &self.folder.file(ERASURE),
                 Purpose::Erasure,
                 &self.key,
                 &intent,
@@ -92,7 +92,7 @@ impl Trail {
 
     /// Finishes what a process before this one began.
     pub(crate) fn finish_erasure(&mut self) -> Result<Option<u64>, Error> {
-        let path = self.folder.erasure();
+        let path = self.folder.file(ERASURE);
         let Some(bytes) = files::read(&path)? else { return Ok(None) };
         let intent: Option<Intent> = statement::read(&bytes, Purpose::Erasure, &self.public_key());
         let intent = intent.ok_or(Error::NotOurs { path })?;
@@ -120,7 +120,7 @@ impl Trail {
         for (month, sequences) in &intent.erasure.segments {
             self.rewrite_without_personal(*month, sequences, intent.sequence)?;
         }
-        files::remove(&self.folder.erasure())?;
+        files::remove(&self.folder.file(ERASURE))?;
         self.folder.sync_directory()?;
         self.reopen_segment()?;
         self.broken = false;
@@ -141,9 +141,9 @@ impl Trail {
     /// Writes a segment anew, without the personal part of these records.
     fn rewrite_without_personal(&self, month: Month, sequences: &[u64], by: u64) -> Result<(), Error> {
         let segment = Segment::open(&self.folder, month)?;
-        let path = self.folder.segment(month);
+        let path = self.folder.month_file(month, SEGMENT);
         // It would point at the wrong places, and it still knows the person's keys.
-        files::remove(&self.folder.index(month))?;
+        files::remove(&self.folder.month_file(month, INDEX))?;
         files::replace(&path, Durability::OnDisk, |file| {
             let mut file = BufWriter::with_capacity(256 << 10, file);
             let mut lines = segment.lines(0, segment.bytes);

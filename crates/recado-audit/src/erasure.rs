@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Hash, encode};
+use crate::digest::{Hash, Hex};
 use crate::month::Month;
 
 /// The person whose records are meant, by an id that callers know.
@@ -80,7 +80,7 @@ impl Erasure {
 impl SubjectHash {
     pub(crate) fn of(subject: &Subject, salt: &[u8; 16]) -> Self {
         let (by, id) = subject.identity.parts();
-        let salt = encode(salt);
+        let salt = Hex(*salt).to_string();
         SubjectHash { by, digest: digest(&salt, id), salt: salt.into() }
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Stores keep audit events until they are archived here ([`Trail::append`]: durable when it returns, safe to
-//! repeat). From then on people read them ([`search`], [`export`]), auditors prove them whole ([`verify`]),
+//! repeat). From then on people read them ([`search`]), auditors prove them whole ([`verify`]),
 //! data subjects have theirs removed ([`Trail::erase`]), and months that are old enough go
 //! ([`Trail::drop_older_than`]).
 //!
@@ -21,7 +21,6 @@ mod digest;
 mod erase;
 mod erasure;
 mod error;
-mod export;
 mod files;
 mod index;
 mod key;
@@ -36,15 +35,14 @@ mod tail;
 mod trail;
 mod verify;
 
-pub use digest::Hash;
+pub use digest::{Hash, Hex};
 pub use erase::Erased;
 pub use erasure::{Erasure, Identity, IdentityKind, Subject, SubjectHash};
 pub use error::Error;
-pub use export::export;
 pub use key::{NotAPublicKey, PublicKey, Signature};
 pub use line::Checkpoint;
 pub use month::{Month, NotAMonth};
-pub use record::{Content, Entry, Kind, Record};
+pub use record::{Content, Entry, Record};
 pub use retention::{KindCount, MONTHS_KEPT, Summary};
 pub use search::{Order, Page, Query, search};
 pub use tail::Recovered;
