@@ -77,13 +77,7 @@ impl Trail {
             let _no_reader_opens_files = self.folder.lock_readers_out()?;
             // From here until all is done, only opening the trail again may go on.
             self.broken = true;
-            statement::write(
-                &self.folder.file(ERASURE),
-                Purpose::Erasure,
-                &self.key,
-                &intent,
-                Durability::OnDisk,
-            )?;
+            self.write_statement(&self.folder.file(ERASURE), Purpose::ERASURE, &intent, Durability::OnDisk)?;
             self.execute_erasure(&intent)?;
             erased.records += records;
             erased.recorded_as.push(sequence);
@@ -94,7 +88,7 @@ impl Trail {
     pub(crate) fn finish_erasure(&mut self) -> Result<Option<u64>, Error> {
         let path = self.folder.file(ERASURE);
         let Some(bytes) = files::read(&path)? else { return Ok(None) };
-        let intent: Option<Intent> = statement::read(&bytes, Purpose::Erasure, &self.public_key());
+        let intent: Option<Intent> = statement::read(&bytes, Purpose::ERASURE, &self.public_key());
         let intent = intent.ok_or(Error::NotOurs { path })?;
         let _no_reader_opens_files = self.folder.lock_readers_out()?;
         self.execute_erasure(&intent)?;

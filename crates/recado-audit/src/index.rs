@@ -103,8 +103,7 @@ impl Run {
     fn header(&self) -> [u8; HEADER_LEN] {
         let Span { start, end, first_sequence, last_sequence, oldest, newest } = self.span;
         let times = [oldest, newest].map(|at| at.as_millis().cast_unsigned());
-        let words =
-            [start, end, first_sequence, last_sequence, times[0], times[1], self.entries as u64];
+        let words = [start, end, first_sequence, last_sequence, times[0], times[1], self.entries as u64];
         let mut header = [0; HEADER_LEN];
         for (place, word) in words.into_iter().enumerate() {
             header[place * 8..][..8].copy_from_slice(&word.to_le_bytes());

@@ -21,22 +21,16 @@ const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65,
 
 /// The purpose of a signature, so that none can be passed off as another.
 #[derive(Clone, Copy)]
-pub(crate) enum Purpose {
-    Checkpoint,
-    Head,
-    Erasure,
-    Summary,
-}
+pub(crate) struct Purpose(&'static str);
 
 impl Purpose {
+    pub(crate) const CHECKPOINT: Purpose = Purpose("checkpoint");
+    pub(crate) const HEAD: Purpose = Purpose("head");
+    pub(crate) const ERASURE: Purpose = Purpose("erasure");
+    pub(crate) const SUMMARY: Purpose = Purpose("summary");
+
     fn message(self, content: &[u8]) -> Vec<u8> {
-        let name = match self {
-            Purpose::Checkpoint => "checkpoint",
-            Purpose::Head => "head",
-            Purpose::Erasure => "erasure",
-            Purpose::Summary => "summary",
-        };
-        [b"recado audit ", name.as_bytes(), b"\n", content].concat()
+        [b"recado audit ", self.0.as_bytes(), b"\n", content].concat()
     }
 }
 

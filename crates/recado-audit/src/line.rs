@@ -68,7 +68,7 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     fn sign(sequence: u64, hash: Hash, key: &SigningKey) -> Self {
-        let signature = key.sign(Purpose::Checkpoint, &Self::content(sequence, hash));
+        let signature = key.sign(Purpose::CHECKPOINT, &Self::content(sequence, hash));
         Checkpoint { sequence, hash, signature }
     }
 
@@ -77,7 +77,7 @@ impl Checkpoint {
     }
 
     pub(crate) fn is_signed_by(&self, key: &PublicKey) -> bool {
-        key.verifies(Purpose::Checkpoint, &Self::content(self.sequence, self.hash), &self.signature)
+        key.verifies(Purpose::CHECKPOINT, &Self::content(self.sequence, self.hash), &self.signature)
     }
 
     pub(crate) fn link(&self) -> Link {

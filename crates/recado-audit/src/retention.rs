@@ -65,13 +65,8 @@ impl Trail {
             let _no_reader_opens_files = self.folder.lock_readers_out()?;
             let summary = self.summarise(month, now)?;
             if let Some(summary) = summary {
-                statement::write(
-                    &self.folder.month_file(month, SUMMARY),
-                    Purpose::Summary,
-                    &self.key,
-                    &summary,
-                    Durability::OnDisk,
-                )?;
+                let path = self.folder.month_file(month, SUMMARY);
+                self.write_statement(&path, Purpose::SUMMARY, &summary, Durability::OnDisk)?;
                 dropped.push(summary);
             }
             self.remove_segment(month)?;
@@ -84,7 +79,7 @@ impl Trail {
         let segments = self.folder.months(SEGMENT)?;
         for month in self.folder.months(SUMMARY)?.into_iter().filter(|month| segments.contains(month)) {
             let bytes = files::read(&self.folder.month_file(month, SUMMARY))?.unwrap_or_default();
-            if statement::read::<Summary>(&bytes, Purpose::Summary, &self.public_key()).is_some() {
+            if statement::read::<Summary>(&bytes, Purpose::SUMMARY, &self.public_key()).is_some() {
                 let _no_reader_opens_files = self.folder.lock_readers_out()?;
                 self.remove_segment(month)?;
             }

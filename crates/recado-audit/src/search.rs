@@ -213,7 +213,8 @@ fn indexed_positions(segment: &Segment, run: &Run, keys: &[u64]) -> Result<Vec<u
 /// Positions of records that match, found by reading the stretch. Most lines are skipped by a text search,
 /// which is much faster than parsing each one.
 fn scan(segment: &Segment, from: u64, to: u64, query: &Query) -> Result<Vec<u64>, Error> {
-    let texts: Vec<String> = query.texts().iter().filter_map(|(_, text)| text.map(|text| json(&text))).collect();
+    let texts: Vec<String> =
+        query.texts().iter().filter_map(|(_, text)| text.map(|text| json(&text))).collect();
     let mut found = Vec::new();
     let mut lines = segment.lines(from, to);
     while let Some(raw) = lines.next()? {

@@ -98,7 +98,7 @@ fn read_head(folder: &Folder, key: &PublicKey) -> Result<Option<Head>, Error> {
     let path = folder.file(HEAD);
     // An empty one is what some file systems leave of it after a power cut.
     let Some(bytes) = files::read(&path)?.filter(|bytes| !bytes.is_empty()) else { return Ok(None) };
-    let head = statement::read(&bytes, Purpose::Head, key);
+    let head = statement::read(&bytes, Purpose::HEAD, key);
     head.map(Some).ok_or(Error::NotOurs { path })
 }
 

@@ -21,7 +21,6 @@ use crate::line::{Checkpoint, Link, Writer};
 use crate::month::Month;
 use crate::record::Entry;
 use crate::snapshot::{LINE_BYTES_MAX, Segment};
-use crate::statement;
 use crate::tail::{self, Head, Recovered, Sources};
 
 /// Stores and their partitions that one trail can tell apart.
@@ -103,7 +102,9 @@ impl Trail {
         let public = key.public();
         let pem = public.to_string();
         if files::read(&folder.file(PUBLIC_KEY))?.as_deref() != Some(pem.as_bytes()) {
-            files::replace(&folder.file(PUBLIC_KEY), Durability::OnDisk, |file| file.write_all(pem.as_bytes()))?;
+            files::replace(&folder.file(PUBLIC_KEY), Durability::OnDisk, |file| {
+                file.write_all(pem.as_bytes())
+            })?;
         }
         let tail = tail::recover(&folder, &public)?;
         let mut trail = Trail {
@@ -122,7 +123,9 @@ impl Trail {
         }
         trail.finish_dropping()?;
         trail.recovered.finished_erasure = trail.finish_erasure()?;
-        trail.catch_up_indexes()?;
+        for month in trail.folder.months(SEGMENT)? {
+            trail.catch_up_index(month)?;
+        }
         Ok(trail)
     }
 
@@ -284,11 +287,7 @@ impl Trail {
 
     fn write_head(&self) -> Result<(), Error> {
         let Some(head) = &self.head else { return Ok(()) };
-        statement::write(&self.folder.file(HEAD), Purpose::Head, &self.key, head, Durability::InTime)
-    }
-
-    pub(crate) fn catch_up_indexes(&self) -> Result<(), Error> {
-        self.folder.months(SEGMENT)?.into_iter().try_for_each(|month| self.catch_up_index(month).map(drop))
+        self.write_statement(&self.folder.file(HEAD), Purpose::HEAD, head, Durability::InTime)
     }
 
     pub(crate) fn catch_up_index(&self, month: Month) -> Result<u64, Error> {

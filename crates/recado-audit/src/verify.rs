@@ -51,7 +51,7 @@ pub fn verify(dir: &Path, evidence: &Evidence) -> Result<Report, Error> {
     };
     let snapshot = Snapshot::open(dir)?;
     let head: Option<Head> =
-        snapshot.head.as_ref().and_then(|bytes| statement::read(bytes, Purpose::Head, &key));
+        snapshot.head.as_ref().and_then(|bytes| statement::read(bytes, Purpose::HEAD, &key));
     let kept = evidence.checkpoints.iter().chain(head.as_ref().map(|head| &head.checkpoint));
     let watch: BTreeSet<u64> = kept.map(|checkpoint| checkpoint.sequence).collect();
     let checked = check_segments(&snapshot, &key, &watch)?;
@@ -171,7 +171,7 @@ fn collect_pieces(
     }
     for (month, bytes) in &snapshot.summaries {
         let there = pieces.iter().any(|piece| piece.month == *month);
-        match statement::read::<Summary>(bytes, Purpose::Summary, key).filter(|made| made.segment == *month) {
+        match statement::read::<Summary>(bytes, Purpose::SUMMARY, key).filter(|made| made.segment == *month) {
             None => findings.add(Some(*month), None, None, Fault::SummaryNotSigned),
             Some(_) if there => {}
             Some(summary) => pieces.push(Piece {

@@ -4,13 +4,16 @@
 
 use std::borrow::Cow;
 
+use async_trait::async_trait;
 use recado_core::checksum::sum_of;
 use recado_core::{Payload, Timestamp};
-use recado_store::{KvEntry, KvWrite, KvWritten, Namespace};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{PRUNE_ROWS_MAX, WriteTransaction};
-use crate::rows;
+use crate::request::RequestKind;
+use crate::rows::{self, Result};
+use crate::store::EmbeddedStore;
 
 impl WriteTransaction<'_> {
     pub fn kv_write(&mut self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>> {
@@ -71,29 +74,43 @@ impl WriteTransaction<'_> {
     }
 }
 
-pub fn read_entry(
-    file: &Connection,
-    namespace: Namespace,
-    key: &str,
-    now: Timestamp,
-) -> Result<Option<KvEntry>> {
-    file.prepare_cached(
-        "SELECT key, value, version, expiresAt, checksum FROM notes \
-         WHERE shelf = ?1 AND key = ?2 AND (expiresAt IS NULL OR expiresAt > ?3)",
-    )?
-    .query_row(params![namespace.as_str(), key, now.as_millis()], |row| parse_entry(row, namespace))
-    .optional()
-    .map(Option::flatten)
+/// Entries of a namespace whose time is not over.
+const SELECT_ENTRIES: &str = "SELECT key, value, version, expiresAt, checksum FROM notes \
+     WHERE shelf = ?1 AND (expiresAt IS NULL OR expiresAt > ?2)";
+
+fn read_entry(file: &Connection, namespace: Namespace, key: &str, now: Timestamp) -> Result<Option<KvEntry>> {
+    file.prepare_cached(&format!("{SELECT_ENTRIES} AND key = ?3"))?
+        .query_row(params![namespace.as_str(), now.as_millis(), key], |row| parse_entry(row, namespace))
+        .optional()
+        .map(Option::flatten)
 }
 
-pub fn list_entries(file: &Connection, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>> {
-    let mut select = file.prepare_cached(
-        "SELECT key, value, version, expiresAt, checksum FROM notes \
-         WHERE shelf = ?1 AND (expiresAt IS NULL OR expiresAt > ?2) ORDER BY key",
-    )?;
-    let found =
-        select.query_map(params![namespace.as_str(), now.as_millis()], |row| parse_entry(row, namespace))?;
-    found.filter_map(Result::transpose).collect()
+#[async_trait]
+impl KeyValue for EmbeddedStore {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        self.write(RequestKind::Other, move |transaction| transaction.kv_write(writes, now)).await
+    }
+
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError> {
+        let key: Box<str> = key.into();
+        self.readers.query(move |file| read_entry(file, namespace, &key, now)).await
+    }
+
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+        self.readers
+            .query(move |file| {
+                let mut select = file.prepare_cached(&format!("{SELECT_ENTRIES} ORDER BY key"))?;
+                let values = params![namespace.as_str(), now.as_millis()];
+                let found = select.query_map(values, |row| parse_entry(row, namespace))?;
+                found.filter_map(Result::transpose).collect()
+            })
+            .await
+    }
 }
 
 /// Reads a row. A damaged entry is as good as none: an address that changed in the file must not be sent to.

@@ -238,7 +238,8 @@ async fn a_walk_shows_each_record_once_while_records_move_to_the_files() {
             assert_eq!(unsealed, 2, "the first page was not archived yet");
             shown.reverse();
         }
-        let expected: Vec<_> = written(dir.path()).iter().map(Record::event).collect();
+        let archived = written(dir.path());
+        let expected: Vec<_> = archived.iter().map(|record| record.event().into_owned()).collect();
         assert_eq!(shown, expected, "{order:?}");
     }
     let of_routes = Query { kind: Some(AuditKind::RoutePaused), ..Query::default() };
