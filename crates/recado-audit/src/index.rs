@@ -185,29 +185,18 @@ pub(crate) fn read_runs(segment: &Segment) -> Vec<Run> {
     runs
 }
 
-/// The state of a segment: only the newest one still grows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Growth {
-    Growing,
-    Closed,
-}
-
-/// Brings an index up to its segment, except for a last stretch that is still growing. Records that the
+/// Brings an index up to its segment, except for a last stretch of fewer than `least_bytes`. Records that the
 /// writer still has in memory are not read again. Returns the position it has reached.
 pub(crate) fn extend_index(
     path: &Path,
     segment: &Segment,
-    growth: Growth,
+    least_bytes: u64,
     unindexed: Option<Stretch>,
 ) -> Result<u64, Error> {
     let last = read_runs(segment).pop();
     let (mut from, mut at) = last.map_or((0, 0), |run| (run.span.end, run.body_end()));
-    let least = match growth {
-        Growth::Growing => RUN_BYTES,
-        Growth::Closed => 1,
-    };
     let mut unindexed = unindexed.filter(|stretch| stretch.span.end == segment.bytes);
-    while segment.bytes - from >= least {
+    while segment.bytes - from >= least_bytes {
         let until = unindexed.as_ref().map(|stretch| stretch.span.start).filter(|start| *start >= from);
         let stretch = match unindexed.take_if(|stretch| stretch.span.start == from) {
             Some(stretch) => stretch,

@@ -197,17 +197,9 @@ fn last_sequence_before(next: Option<&Segment>) -> Result<u64, Error> {
 /// Positions of records that may match, by the key that fewest records have.
 fn indexed_positions(segment: &Segment, run: &Run, keys: &[u64]) -> Result<Vec<u64>, Error> {
     let Some(index) = &segment.index else { return Ok(Vec::new()) };
-    let mut fewest: Option<Vec<u64>> = None;
-    for key in keys {
-        let found = run.find(index, *key).map_err(io(&segment.path))?;
-        if fewest.as_ref().is_none_or(|fewest| found.len() < fewest.len()) {
-            fewest = Some(found);
-        }
-        if fewest.as_ref().is_some_and(Vec::is_empty) {
-            break;
-        }
-    }
-    Ok(fewest.unwrap_or_default())
+    let found = keys.iter().map(|key| run.find(index, *key)).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(io(&segment.path))?;
+    Ok(found.into_iter().min_by_key(Vec::len).unwrap_or_default())
 }
 
 /// Positions of records that match, found by reading the stretch. Most lines are skipped by a text search,

@@ -15,7 +15,7 @@ use recado_core::Timestamp;
 
 use crate::error::{Error, io};
 use crate::files::{self, Durability, Folder, HEAD, INDEX, PUBLIC_KEY, SEGMENT, SIGNING_KEY};
-use crate::index::{self, Growth, RUN_BYTES, Stretch};
+use crate::index::{self, RUN_BYTES, Stretch};
 use crate::key::{PublicKey, Purpose, SigningKey};
 use crate::line::{Checkpoint, Link, Writer};
 use crate::month::Month;
@@ -297,9 +297,9 @@ impl Trail {
     /// A segment that is still growing is indexed a stretch at a time, one that is closed to its end.
     fn index(&self, month: Month, in_mind: Option<Stretch>) -> Result<u64, Error> {
         let is_closed = self.head.as_ref().is_some_and(|head| head.segment > month);
-        let growth = if is_closed { Growth::Closed } else { Growth::Growing };
+        let least_bytes = if is_closed { 1 } else { RUN_BYTES };
         let segment = Segment::open(&self.folder, month)?;
-        index::extend_index(&self.folder.month_file(month, INDEX), &segment, growth, in_mind)
+        index::extend_index(&self.folder.month_file(month, INDEX), &segment, least_bytes, in_mind)
     }
 }
 

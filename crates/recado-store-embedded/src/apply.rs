@@ -15,7 +15,7 @@ use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence, FencedWrite, JobSnapshot, Pick,
     Pruned, Redrive, Redriven, Retention, Settled, SnapshotState, StoreError,
 };
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use tokio::sync::oneshot;
 
 use crate::audit_log::{PreparedSettlement, Recorder};
@@ -201,9 +201,9 @@ impl WriteTransaction<'_> {
         job.company = self.index.company(slot);
         let attempt = lost.as_ref().map_or(job.progress.attempts_started + 1, |lost| lost.attempt);
         let provider = claim.provider.clone().or_else(|| lost.as_ref()?.provider.clone());
-        self.file
-            .prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
-            .execute(params![
+        self.execute(
+            "INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
                 seq,
                 fence.cast_signed(),
                 attempt,
@@ -212,7 +212,8 @@ impl WriteTransaction<'_> {
                 &*claim.worker,
                 claim.outlives_process,
                 provider.as_deref(),
-            ])?;
+            ],
+        )?;
         self.index.add_lease(ActiveLease {
             slot,
             fence,
@@ -234,6 +235,11 @@ impl WriteTransaction<'_> {
         })
     }
 
+    /// Runs a statement that is prepared once.
+    pub fn execute(&self, sql: &str, values: impl Params) -> Result<usize> {
+        self.file.prepare_cached(sql)?.execute(values)
+    }
+
     fn read_job<T>(&self, seq: u64, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
         self.file
             .prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?
@@ -246,9 +252,10 @@ impl WriteTransaction<'_> {
             let seq = seq_of(given);
             match self.index.leases.get(&seq) {
                 Some(held) if make_token(seq, held.fence) == given => {
-                    self.file
-                        .prepare_cached("UPDATE leases SET expiresAt = ?2 WHERE seq = ?1")?
-                        .execute(params![seq, until.as_millis()])?;
+                    self.execute(
+                        "UPDATE leases SET expiresAt = ?2 WHERE seq = ?1",
+                        params![seq, until.as_millis()],
+                    )?;
                     self.index.extend(seq, until.as_millis());
                     answers.push(Extended::Until(until));
                 }
@@ -278,18 +285,24 @@ impl WriteTransaction<'_> {
                 let Progress { attempts_started, attempts_spent, crashes, deferrals, replays } = progress;
                 let attempts = rows::append_attempt(held.attempts.as_deref(), &attempt)?;
                 let (ended_at, answer) = (settlement.now.as_millis(), answer.as_ref().map(Payload::as_str));
-                self.file
-                    .prepare_cached(
-                        "UPDATE jobs SET status = 'sent', endedAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, \
-                         crashes = ?5, deferrals = ?6, attempts = ?7, answer = ?8, data = NULL, \
-                         records = coalesce(records || ',' || ?9, ?9, records) WHERE seq = ?1",
-                    )?
-                    .execute(params![
-                        seq, ended_at, attempts_started, attempts_spent, crashes, deferrals, attempts, answer, record
-                    ])?;
+                self.execute(
+                    "UPDATE jobs SET status = 'sent', endedAt = ?2, attemptsStarted = ?3, \
+                     attemptsSpent = ?4, crashes = ?5, deferrals = ?6, attempts = ?7, answer = ?8, \
+                     data = NULL, records = coalesce(records || ',' || ?9, ?9, records) WHERE seq = ?1",
+                    params![
+                        seq,
+                        ended_at,
+                        attempts_started,
+                        attempts_spent,
+                        crashes,
+                        deferrals,
+                        attempts,
+                        answer,
+                        record
+                    ],
+                )?;
                 if replays > 0 {
-                    self.index.dead_count -=
-                        self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
+                    self.index.dead_count -= self.execute("DELETE FROM dlq WHERE seq = ?1", [seq])? as u64;
                 }
                 self.index.retire(held.slot);
                 self.index.ended.insert((ended_at, seq));
@@ -303,7 +316,7 @@ impl WriteTransaction<'_> {
             }
             Transition::Bury(burial) => self.bury(seq, &held, progress, burial, record)?,
         }
-        self.file.prepare_cached("DELETE FROM leases WHERE seq = ?1")?.execute([seq])?;
+        self.execute("DELETE FROM leases WHERE seq = ?1", [seq])?;
         self.index.remove_lease(seq);
         self.enqueue_follow_ups(settlement.follow_ups)?;
         Ok(Settled::Done)
@@ -324,14 +337,12 @@ impl WriteTransaction<'_> {
             Some(attempt) => Some(rows::append_attempt(held.attempts.as_deref(), attempt)?),
             None => held.attempts.as_deref().map(str::to_owned),
         };
-        self.file
-            .prepare_cached(
-                "UPDATE jobs SET dueAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, crashes = ?5, deferrals = ?6, \
-                 attempts = ?7, records = coalesce(records || ',' || ?8, ?8, records) WHERE seq = ?1",
-            )?
-            .execute(params![
-                seq, due, attempts_started, attempts_spent, crashes, deferrals, attempts, record
-            ])?;
+        self.execute(
+            "UPDATE jobs SET dueAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, crashes = ?5, \
+             deferrals = ?6, attempts = ?7, records = coalesce(records || ',' || ?8, ?8, records) \
+             WHERE seq = ?1",
+            params![seq, due, attempts_started, attempts_spent, crashes, deferrals, attempts, record],
+        )?;
         self.index.queue(held.slot, due);
         self.wake_route(self.index.route(held.slot));
         Ok(())
@@ -360,15 +371,12 @@ impl WriteTransaction<'_> {
         let Progress { attempts_started, attempts_spent, crashes, deferrals, .. } = progress;
         let (attempts, data) =
             (rows::json(&entry.attempts)?, entry.corrected_data.as_ref().map(Payload::as_str));
-        self.file
-            .prepare_cached(
-                "UPDATE jobs SET status = 'failed', attemptsStarted = ?2, attemptsSpent = ?3, crashes = ?4, \
-                 deferrals = ?5, attempts = ?6, data = ?7, records = coalesce(records || ',' || ?8, ?8, records) \
-                 WHERE seq = ?1",
-            )?
-            .execute(params![
-                seq, attempts_started, attempts_spent, crashes, deferrals, attempts, data, record
-            ])?;
+        self.execute(
+            "UPDATE jobs SET status = 'failed', attemptsStarted = ?2, attemptsSpent = ?3, crashes = ?4, \
+             deferrals = ?5, attempts = ?6, data = ?7, \
+             records = coalesce(records || ',' || ?8, ?8, records) WHERE seq = ?1",
+            params![seq, attempts_started, attempts_spent, crashes, deferrals, attempts, data, record],
+        )?;
         // A replay that failed again has never left the queue: its entry keeps its place.
         let place: Option<u64> =
             rows::find(self.file, "DELETE FROM dlq WHERE seq = ?1 RETURNING entry", seq)?;
@@ -380,9 +388,10 @@ impl WriteTransaction<'_> {
 
     /// Ends a job that is not leased.
     fn end_job(&mut self, seq: u64, status: Status, now: Timestamp) -> Result<()> {
-        self.file
-            .prepare_cached("UPDATE jobs SET status = ?2, endedAt = ?3, data = NULL WHERE seq = ?1")?
-            .execute(params![seq, status.as_str(), now.as_millis()])?;
+        self.execute(
+            "UPDATE jobs SET status = ?2, endedAt = ?3, data = NULL WHERE seq = ?1",
+            params![seq, status.as_str(), now.as_millis()],
+        )?;
         self.index.ended.insert((now.as_millis(), seq));
         Ok(())
     }
@@ -409,20 +418,17 @@ impl WriteTransaction<'_> {
         self.index.remove_waiting(slot);
         self.index.retire(slot);
         // A replay that is called off leaves the dead letter where it was.
-        let replaying = self
-            .file
-            .prepare_cached(
-                "UPDATE dlq SET state = 'dead', ttl = ttl + max(?2 - expiresAt, 0), expiresAt = max(?2, expiresAt) \
-                 WHERE seq = ?1 AND state = 'replaying'",
-            )?
-            .execute(params![seq, now.plus(RECALLED_KEPT).as_millis()])?;
+        let replaying = self.execute(
+            "UPDATE dlq SET state = 'dead', ttl = ttl + max(?2 - expiresAt, 0), \
+             expiresAt = max(?2, expiresAt) WHERE seq = ?1 AND state = 'replaying'",
+            params![seq, now.plus(RECALLED_KEPT).as_millis()],
+        )?;
         if replaying > 0 {
-            self.file
-                .prepare_cached(
-                    "UPDATE jobs SET status = 'failed', \
-                     data = nullif(data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) WHERE seq = ?1",
-                )?
-                .execute([seq])?;
+            self.execute(
+                "UPDATE jobs SET status = 'failed', \
+                 data = nullif(data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) WHERE seq = ?1",
+                [seq],
+            )?;
         } else {
             self.end_job(seq, Status::Cancelled, now)?;
         }
@@ -454,27 +460,22 @@ impl WriteTransaction<'_> {
             (Some(before), Some(data)) => Some(before.with_data(data).to_bytes().to_vec()),
             _ => checksum,
         };
-        self.file.prepare_cached("UPDATE dlq SET state = 'replaying' WHERE seq = ?1")?.execute([seq])?;
-        self.file
-            .prepare_cached(
-                "UPDATE jobs SET status = 'waiting', dueAt = ?2, expiresAt = ?3, attemptsSpent = 0, crashes = 0, \
-                 replays = replays + 1, data = coalesce(?4, data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)), \
-                 checksum = ?5 WHERE seq = ?1",
-            )?
-            .execute(params![
-                seq,
-                redrive.due_at.as_millis(),
-                redrive.expires_at.as_millis(),
-                redrive.data.as_ref().map(|data| data.as_str()),
-                checksum,
-            ])?;
+        let (due, expires) = (redrive.due_at.as_millis(), redrive.expires_at.as_millis());
+        self.execute("UPDATE dlq SET state = 'replaying' WHERE seq = ?1", [seq])?;
+        self.execute(
+            "UPDATE jobs SET status = 'waiting', dueAt = ?2, expiresAt = ?3, attemptsSpent = 0, \
+             crashes = 0, replays = replays + 1, checksum = ?5, \
+             data = coalesce(?4, data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) \
+             WHERE seq = ?1",
+            params![seq, due, expires, redrive.data.as_ref().map(Payload::as_str), checksum],
+        )?;
         let id = self.index.digest(redrive.id.as_str());
         self.index.forget_row(id);
         let entry = WaitingJob {
             id,
             seq,
-            due: redrive.due_at.as_millis(),
-            expires: redrive.expires_at.as_millis(),
+            due,
+            expires,
             company: self.index.company_key(&company),
             lane: self.index.lane_key(&route),
             priority,
@@ -505,7 +506,7 @@ impl WriteTransaction<'_> {
     }
 
     fn drop_dead_letter(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
-        self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])?;
+        self.execute("DELETE FROM dlq WHERE seq = ?1", [seq])?;
         self.index.dead_count -= 1;
         self.end_job(seq, Status::Discarded, event.timestamp)?;
         self.write_audit(Some(seq), event)

@@ -34,7 +34,7 @@ const FORGET_ROWS_MAX: usize = 64;
 
 /// Begin of a line whose record is archived elsewhere. A reader that does not know it reads the event all the
 /// same.
-const ARCHIVED: &str = r#"{"archived":true,"#;
+pub const ARCHIVED: &str = r#"{"archived":true,"#;
 
 const SELECT_BUNDLE: &str = "SELECT id, records FROM audit WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
 
@@ -151,22 +151,17 @@ fn numbers(records: &str) -> impl Iterator<Item = u64> {
 
 impl WriteTransaction<'_> {
     pub fn write_audit(&mut self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
-        self.append_to(seq, &rows::json(event)?)
+        self.write_record(seq, &rows::json(event)?)
     }
 
-    pub fn write_archived(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
-        self.append_to(Some(seq), &rows::json(event)?.replacen('{', ARCHIVED, 1))
-    }
-
-    fn append_to(&mut self, seq: Option<u64>, record: &str) -> Result<()> {
+    pub fn write_record(&mut self, seq: Option<u64>, record: &str) -> Result<()> {
         let number = self.append(record)?;
         self.recorder.flush()?;
         if let Some(seq) = seq {
-            self.file
-                .prepare_cached(
-                    "UPDATE jobs SET records = coalesce(records || ',' || ?2, ?2, records) WHERE seq = ?1",
-                )?
-                .execute(params![seq, number])?;
+            self.execute(
+                "UPDATE jobs SET records = coalesce(records || ',' || ?2, ?2, records) WHERE seq = ?1",
+                params![seq, number],
+            )?;
         }
         Ok(())
     }
@@ -224,11 +219,9 @@ impl WriteTransaction<'_> {
     fn rewrite_bundle(&self, left: &Bundle) -> Result<()> {
         let is_newest = left.end() == self.index.next_record;
         if left.records().next().is_none() && !is_newest {
-            self.file.prepare_cached("DELETE FROM audit WHERE id = ?1")?.execute([left.id])?;
+            self.execute("DELETE FROM audit WHERE id = ?1", [left.id])?;
         } else {
-            self.file
-                .prepare_cached("UPDATE audit SET records = ?2 WHERE id = ?1")?
-                .execute(params![left.id, left.lines])?;
+            self.execute("UPDATE audit SET records = ?2 WHERE id = ?1", params![left.id, left.lines])?;
         }
         Ok(())
     }

@@ -131,7 +131,7 @@ fn view(row: &Row<'_>, now: Timestamp) -> Result<JobView> {
     let job = rows::job(row)?;
     let at = JOB_COLUMN_COUNT;
     let held_by = match row.get::<_, Option<Box<str>>>(at + 3)? {
-        Some(worker) => Some((worker, rows::time(row, at + 4)?)),
+        Some(worker) => Some((worker, Timestamp::from_millis(row.get(at + 4)?))),
         None => None,
     };
     let stored = row.get_ref(at)?.as_str()?;

@@ -36,9 +36,7 @@ impl WriteTransaction<'_> {
         }
         let version = match &write.value {
             None => {
-                self.file
-                    .prepare_cached("DELETE FROM notes WHERE shelf = ?1 AND key = ?2")?
-                    .execute([namespace, key])?;
+                self.execute("DELETE FROM notes WHERE shelf = ?1 AND key = ?2", [namespace, key])?;
                 0
             }
             Some(value) => self
@@ -63,13 +61,11 @@ impl WriteTransaction<'_> {
 
     /// Removes entries whose time is over, a bounded number at a time.
     pub fn prune_entries(&self, now: Timestamp) -> Result<u64> {
-        let removed = self
-            .file
-            .prepare_cached(
-                "DELETE FROM notes WHERE version IN \
+        let removed = self.execute(
+            "DELETE FROM notes WHERE version IN \
                  (SELECT version FROM notes WHERE expiresAt <= ?1 ORDER BY expiresAt LIMIT ?2)",
-            )?
-            .execute(params![now.as_millis(), PRUNE_ROWS_MAX as i64])?;
+            params![now.as_millis(), PRUNE_ROWS_MAX as i64],
+        )?;
         Ok(removed as u64)
     }
 }

@@ -159,10 +159,6 @@ pub fn attempts(json: Option<&str>) -> Result<Vec<Attempt>> {
     json.map_or(Ok(Vec::new()), |json| serde_json::from_str(json).map_err(unreadable))
 }
 
-pub fn time(row: &Row<'_>, at: usize) -> Result<Timestamp> {
-    Ok(Timestamp::from_millis(row.get(at)?))
-}
-
 /// Text of a row that may be damaged.
 pub fn text<'r>(row: &'r Row<'_>, at: usize) -> Cow<'r, str> {
     RowReader::new(row).text(at)

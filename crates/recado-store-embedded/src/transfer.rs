@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 use tokio::sync::oneshot;
 
 use crate::apply::WriteTransaction;
-use crate::audit_log;
+use crate::audit_log::{ARCHIVED, read_job_records};
 use crate::index::{IdHash, JobLocation, WaitingJob};
 use crate::inspect::{read_audit, read_dead_letter, unavailable};
 use crate::request::{ChangeError, RequestKind};
@@ -45,10 +45,11 @@ impl WriteTransaction<'_> {
         let seq = self.insert_snapshot(id, snapshot)?;
         let known = replaced.map_or(Ok(Vec::new()), |records| self.adopt_records(&records, seq))?;
         for (nth, event) in snapshot.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
-            match nth < snapshot.archived {
-                true => self.write_archived(seq, event)?,
-                false => self.write_audit(Some(seq), event)?,
+            let mut record = rows::json(event)?;
+            if nth < snapshot.archived {
+                record = record.replacen('{', ARCHIVED, 1);
             }
+            self.write_record(Some(seq), &record)?;
         }
         Ok(Adopted::Done)
     }
@@ -86,10 +87,8 @@ impl WriteTransaction<'_> {
 
     /// The trail of a job that came back is its own from now on: what is on it.
     fn adopt_records(&self, records: &str, seq: u64) -> Result<Vec<AuditEvent>> {
-        self.file
-            .prepare_cached("UPDATE jobs SET records = ?1 WHERE seq = ?2")?
-            .execute(params![records, seq])?;
-        audit_log::read_job_records(self.file, records)
+        self.execute("UPDATE jobs SET records = ?1 WHERE seq = ?2", params![records, seq])?;
+        read_job_records(self.file, records)
     }
 
     /// The time when a job was discarded, and its row, if it was.
@@ -101,28 +100,23 @@ impl WriteTransaction<'_> {
 
     fn write_job(&self, seq: u64, snapshot: &JobSnapshot) -> Result<()> {
         let JobSnapshot { job, body_hash, state, dead_letter, .. } = snapshot;
-        let (status, ended_at, answer) = match state {
-            SnapshotState::Waiting => ("waiting", None, None),
-            SnapshotState::Dead => (Status::Failed.as_str(), None, None),
+        let (status, ended_at, answer, data) = match state {
+            SnapshotState::Waiting => ("waiting", None, None, Some(&job.data)),
+            SnapshotState::Dead => {
+                let corrected = dead_letter.as_ref().and_then(|entry| entry.corrected_data.as_ref());
+                (Status::Failed.as_str(), None, None, corrected)
+            }
             SnapshotState::Ended { status, at, answer } => {
-                (status.as_str(), Some(at.as_millis()), answer.as_ref())
+                (status.as_str(), Some(at.as_millis()), answer.as_ref(), None)
             }
         };
         let attempts = (!job.attempts.is_empty()).then(|| rows::json(&job.attempts)).transpose()?;
-        let data = match state {
-            SnapshotState::Waiting => Some(&job.data),
-            SnapshotState::Dead => dead_letter.as_ref().and_then(|entry| entry.corrected_data.as_ref()),
-            SnapshotState::Ended { .. } => None,
-        };
-        self.file
-            .prepare_cached(
-                "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
-                 endedAt, attemptsStarted, attemptsSpent, crashes, deferrals, replays, bodyHash, userId, \
-                 correlationId, attempts, answer, data, traceparent, checksum) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-                 ?22, ?23)",
-            )?
-            .execute(params![
+        self.execute(
+            "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, \
+             expiresAt, endedAt, attemptsStarted, attemptsSpent, crashes, deferrals, replays, bodyHash, \
+             userId, correlationId, attempts, answer, data, traceparent, checksum) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            params![
                 seq,
                 job.id.as_str(),
                 job.route.as_str(),
@@ -146,21 +140,20 @@ impl WriteTransaction<'_> {
                 data.map(Payload::as_str),
                 job.traceparent.map(|parent| parent.to_string()),
                 &snapshot.checksum().to_bytes()[..],
-            ])?;
+            ],
+        )?;
         Ok(())
     }
 
     /// Puts an entry in the queue, at its place or as the newest.
     pub fn write_dead_letter(&mut self, seq: u64, entry: &DeadLetter, place: Option<u64>) -> Result<()> {
-        self.file
-            .prepare_cached(
-                "INSERT INTO dlq (seq, jobId, outboxId, companyId, route, originalData, failedAttempts, lastFailureReason, \
-                 lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, expiresAt, userId, correlationId, \
-                 errorClassification, stackTrace, attempts, fingerprint, cause, state, entry) \
-                 VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-                 ?22)",
-            )?
-            .execute(params![
+        self.execute(
+            "INSERT INTO dlq (seq, jobId, outboxId, companyId, route, originalData, failedAttempts, \
+             lastFailureReason, lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, \
+             expiresAt, userId, correlationId, errorClassification, stackTrace, attempts, fingerprint, \
+             cause, state, entry) \
+             VALUES (?, ?2, ?2, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            params![
                 seq,
                 entry.job_id.as_str(),
                 entry.company.as_str(),
@@ -186,7 +179,8 @@ impl WriteTransaction<'_> {
                     DeadLetterState::Replaying => "replaying",
                 },
                 place,
-            ])?;
+            ],
+        )?;
         self.index.dead_count += 1;
         Ok(())
     }

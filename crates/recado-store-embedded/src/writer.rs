@@ -86,15 +86,6 @@ pub struct Checkpointer {
     thread: JoinHandle<()>,
 }
 
-/// Moves what has queued up into the group.
-fn receive(group: &mut VecDeque<Request>, requests: &mut mpsc::Receiver<Request>) {
-    while group.len() < GROUP_REQUESTS_MAX
-        && let Ok(next) = requests.try_recv()
-    {
-        group.push_back(next);
-    }
-}
-
 fn count_closes(group: &VecDeque<Request>) -> usize {
     group.iter().filter(|request| request.kind == RequestKind::Close).count()
 }
@@ -107,7 +98,11 @@ impl Writer {
                 let Some(first) = requests.blocking_recv() else { break };
                 group.push_back(first);
             }
-            receive(&mut group, &mut requests);
+            while group.len() < GROUP_REQUESTS_MAX
+                && let Ok(next) = requests.try_recv()
+            {
+                group.push_back(next);
+            }
             let (waited, closes) = (group.len(), count_closes(&group));
             let began = Instant::now();
             let commit = self.transact(&mut group, began + TURN_MAX);
