@@ -23,7 +23,7 @@ use crate::month::Month;
 const WRITER_WAIT_MAX: Duration = Duration::from_millis(250);
 const READER_WAIT_MAX: Duration = Duration::from_secs(10);
 
-const UNFINISHED: &str = "new";
+const UNFINISHED: &str = ".new";
 
 pub(crate) const HEAD: &str = "head.json";
 pub(crate) const ERASURE: &str = "erasure.json";
@@ -58,25 +58,24 @@ impl Folder {
 
     /// The months that have a file with this ending, oldest first.
     pub(crate) fn months(&self, ending: &str) -> Result<Vec<Month>, Error> {
-        let mut months = Vec::new();
-        for entry in std::fs::read_dir(&self.0).map_err(io(&self.0))? {
-            let name = entry.map_err(io(&self.0))?.file_name();
-            let month = name.to_str().and_then(|name| name.strip_suffix(ending)?.parse::<Month>().ok());
-            months.extend(month);
-        }
+        let names = self.names()?;
+        let months = names.iter().filter_map(|name| name.strip_suffix(ending)?.parse().ok());
+        let mut months: Vec<Month> = months.collect();
         months.sort_unstable();
         Ok(months)
     }
 
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let entries = std::fs::read_dir(&self.0).map_err(io(&self.0))?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.collect::<std::io::Result<_>>().map_err(io(&self.0))
+    }
+
     /// Forgets files that were being written when a process ended.
     pub(crate) fn remove_unfinished(&self) -> Result<(), Error> {
-        for entry in std::fs::read_dir(&self.0).map_err(io(&self.0))? {
-            let path = entry.map_err(io(&self.0))?.path();
-            if path.extension().is_some_and(|ending| ending == UNFINISHED) {
-                remove(&path)?;
-            }
-        }
-        Ok(())
+        let names = self.names()?;
+        let mut unfinished = names.iter().filter(|name| name.ends_with(UNFINISHED));
+        unfinished.try_for_each(|name| remove(&self.file(name)))
     }
 
     /// Makes names that came or went durable.
@@ -167,7 +166,6 @@ pub(crate) fn replace(
     write: impl FnOnce(&mut File) -> std::io::Result<()>,
 ) -> Result<(), Error> {
     let mut name = path.as_os_str().to_owned();
-    name.push(".");
     name.push(UNFINISHED);
     let new = PathBuf::from(name);
     let mut file = private_file_options().create(true).truncate(true).open(&new).map_err(io(&new))?;

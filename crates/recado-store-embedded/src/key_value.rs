@@ -63,7 +63,7 @@ impl WriteTransaction<'_> {
     pub fn prune_entries(&self, now: Timestamp) -> Result<u64> {
         let removed = self.execute(
             "DELETE FROM notes WHERE version IN \
-                 (SELECT version FROM notes WHERE expiresAt <= ?1 ORDER BY expiresAt LIMIT ?2)",
+             (SELECT version FROM notes WHERE expiresAt <= ?1 ORDER BY expiresAt LIMIT ?2)",
             params![now.as_millis(), PRUNE_ROWS_MAX as i64],
         )?;
         Ok(removed as u64)

@@ -183,7 +183,8 @@ async fn thousands_of_records_go_bite_by_bite_and_in_order() {
     given.store.record((0..5_000).map(act).collect()).await.unwrap();
     pass(30).await;
     let records = written(dir.path());
-    let reasons: Vec<_> = records.iter().filter_map(|record| record.event().into_owned().retry_reason).collect();
+    let reasons: Vec<_> =
+        records.iter().filter_map(|record| record.event().into_owned().retry_reason).collect();
     assert!(
         reasons.iter().enumerate().all(|(nth, reason)| **reason == *nth.to_string())
             && reasons.len() == 5_000
