@@ -9,9 +9,8 @@ pub(crate) mod upgrade;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
-use recado_store::StoreError;
+use recado_store::{StoreError, StoreResult};
 
-use crate::codec::answer::Answer;
 use crate::codec::keys::Root;
 use crate::link::{Link, OpenError};
 use crate::store::Shared;
@@ -30,7 +29,7 @@ pub(crate) struct Format {
 
 impl Format {
     /// An error once the store is another one than was opened: nothing may be read from it or written to it.
-    pub fn still_fits(&self) -> Result<(), StoreError> {
+    pub fn still_fits(&self) -> StoreResult<()> {
         self.changed.get().map_or(Ok(()), |why| Err(StoreError::Broken(why.clone())))
     }
 }
@@ -75,17 +74,14 @@ pub(crate) async fn check(link: &Link, root: &Root, partitions: u16) -> Result<F
     let (key, new) = (root.key("format"), text(FORMAT_VERSION, partitions));
     let mut command = redis::cmd("SET");
     command.arg(&key).arg(&new).arg("NX").arg("GET");
-    let found = link.command(&command, &key).await.map(Answer).map_err(OpenError::unavailable)?;
-    let found = found.there().map_or(Ok(new), Answer::text).map_err(OpenError::unavailable)?;
-    read_version(&found, partitions)
+    let found: Option<String> = link.command(&command).await.map_err(OpenError::unavailable)?;
+    read_version(&found.unwrap_or(new), partitions)
 }
 
 /// Reads the number of partitions of an existing store, and writes nothing.
 pub async fn found_partitions(link: &Link, root: &Root) -> Result<Option<u16>, OpenError> {
-    let key = root.key("format");
-    let found = link.command(redis::cmd("GET").arg(&key), &key).await.map(Answer);
-    let Some(found) = found.map_err(OpenError::unavailable)?.there() else { return Ok(None) };
-    let found = found.text().map_err(OpenError::unavailable)?;
+    let found: StoreResult<Option<String>> = link.command(redis::cmd("GET").arg(root.key("format"))).await;
+    let Some(found) = found.map_err(OpenError::unavailable)? else { return Ok(None) };
     let partitions = found.split_once(' ').and_then(|(_, partitions)| partitions.parse().ok());
     let partitions = partitions.unwrap_or(1);
     read_version(&found, partitions).map(|_| Some(partitions))

@@ -1,26 +1,24 @@
-//! The store: its shared state, and the traits [`JobStore`] and [`Inspect`] by the functions of other modules. The other
-//! traits are in modules of their own: [`crate::verbs::key_value`], [`crate::verbs::audit`], [`crate::verbs::transfer`].
+//! The store: its shared state, and the trait [`JobStore`] by the functions of other modules. The other traits are in
+//! modules of their own: [`crate::verbs::inspect`], [`crate::verbs::key_value`], [`crate::verbs::audit`],
+//! [`crate::verbs::transfer`].
 
-use recado_store::prelude::*;
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Timestamp};
+use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Timestamp};
 use recado_store::{
-    Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded, Durability,
-    Enqueued, Extended, Fence, GroupBy, JobFilter, JobView, LeftOut, Page, PageRequest, Pruned, Redrive,
-    Redriven, Retention, Settled, Settlement, StoreError, StoreReport, TenantFilter, TenantView, Waker,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence, JobStore, Pruned, Redrive,
+    Redriven, Retention, Settled, Settlement, StoreResult, Waker,
 };
+use redis::FromRedisValue;
 use tokio::task::JoinSet;
 
-use crate::codec::answer::Answer;
 use crate::codec::keys::Root;
 use crate::codec::token::Token;
 use crate::format::upgrade;
 use crate::format::{self, Format};
-use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
+use crate::link::{Link, OpenError, RedisOptions, Script, ScriptCall};
 use crate::orphan_grace::OrphanGrace;
 use crate::scripts::Scripts;
 use crate::verbs::batcher::{self, Batcher};
@@ -115,12 +113,12 @@ impl RedisStore {
     }
 
     /// Names the partitions that do not answer. An error if none does.
-    async fn unanswered(&self) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn unanswered(&self) -> StoreResult<Option<String>> {
         let mut asked = JoinSet::new();
         for (partition, root) in self.partitions().zip(&self.roots) {
             let (store, key) = (self.clone(), root.key("format"));
             asked.spawn(async move {
-                let answer = store.link.command(redis::cmd("EXISTS").arg(&key), &key).await;
+                let answer = store.link.command::<bool>(redis::cmd("EXISTS").arg(key)).await;
                 answer.err().map(|error| (partition, error))
             });
         }
@@ -135,22 +133,20 @@ impl RedisStore {
         Ok(Some(format!("of {all} partitions these do not answer: {names} ({error})")))
     }
 
-    pub(crate) async fn run(
-        &self,
-        script: &Script,
-        partition: u16,
-        args: &[Arg<'_>],
-    ) -> Result<Answer, StoreError> {
+    /// Begins a call of a script on a partition.
+    pub(crate) fn call<'a>(&self, script: &'a Script, partition: u16) -> ScriptCall<'a> {
+        self.roots[usize::from(partition)].call(script, self.fence)
+    }
+
+    /// Begins a call of a script on the key-value entries.
+    pub(crate) fn call_on_kv<'a>(&self, script: &'a Script) -> ScriptCall<'a> {
+        self.kv_root.call(script, self.fence)
+    }
+
+    /// Runs a script on a partition.
+    pub(crate) async fn run<T: FromRedisValue>(&self, call: &ScriptCall<'_>) -> StoreResult<T> {
         self.format.still_fits()?;
-        self.roots[usize::from(partition)].run(&self.link, script, args, self.fence).await
-    }
-
-    pub(crate) async fn run_on_kv(&self, script: &Script, args: &[Arg<'_>]) -> Result<Answer, StoreError> {
-        self.kv_root.run(&self.link, script, args, self.fence).await
-    }
-
-    pub(crate) fn root(&self, partition: u16) -> Option<&Root> {
-        self.roots.get(usize::from(partition))
+        self.link.run(call).await
     }
 
     pub(crate) fn partitions(&self) -> impl Iterator<Item = u16> + use<> {
@@ -165,54 +161,40 @@ impl RedisStore {
     pub(crate) fn read_token(&self, token: LeaseToken) -> Option<Token> {
         Some(Token::from(token)).filter(|token| usize::from(token.partition) < self.roots.len())
     }
-
-    /// Tokens by partition, each with its place among all, in order.
-    pub(crate) fn by_partition(
-        &self,
-        tokens: impl Iterator<Item = Option<Token>>,
-    ) -> BTreeMap<u16, Vec<(usize, Token)>> {
-        let mut sorted: BTreeMap<u16, Vec<(usize, Token)>> = BTreeMap::new();
-        for (at, token) in tokens.enumerate() {
-            if let Some(token) = token {
-                sorted.entry(token.partition).or_default().push((at, token));
-            }
-        }
-        sorted
-    }
 }
 
 #[async_trait]
 impl JobStore for RedisStore {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Enqueued>> {
         let jobs = jobs.into_iter().enumerate().map(|(nth, new)| Intake { new, nth });
         batcher::submit(self, jobs.collect()).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+    async fn claim(&self, claim: Claim) -> StoreResult<Claimed> {
         self.claim_jobs(&claim).await
     }
 
-    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
+    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> StoreResult<Vec<Extended>> {
         self.extend_leases(&tokens, until).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, settlements: Vec<Settlement>) -> StoreResult<Vec<Settled>> {
         batcher::submit(self, settlements).await
     }
 
-    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
+    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> StoreResult<Cancelled> {
         self.cancel_job(id, &audit).await
     }
 
-    async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
+    async fn redrive(&self, redrive: Redrive) -> StoreResult<Redriven> {
         self.redrive_dead_letter(&redrive).await
     }
 
-    async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
+    async fn discard(&self, discard: Discard) -> StoreResult<Discarded> {
         self.discard_dead_letter(&discard).await
     }
 
-    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+    async fn prune(&self, retention: Retention, now: Timestamp) -> StoreResult<Pruned> {
         self.prune_jobs(&retention, now).await
     }
 
@@ -220,91 +202,11 @@ impl JobStore for RedisStore {
         self.wakeups.waker(route)
     }
 
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>> {
         self.current_lease(token).await
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
+    async fn close(&self) -> StoreResult<()> {
         Ok(())
-    }
-}
-
-#[async_trait]
-impl Inspect for RedisStore {
-    fn durability(&self) -> Durability {
-        self.link.checkup().durability()
-    }
-
-    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
-        self.view(id, now).await
-    }
-
-    async fn jobs(
-        &self,
-        filter: JobFilter,
-        page: PageRequest,
-        now: Timestamp,
-    ) -> Result<Page<JobView>, StoreError> {
-        self.list_jobs(&filter, page, now).await
-    }
-
-    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
-        self.trail_of(id).await
-    }
-
-    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
-        self.find_dead_letter(id).await
-    }
-
-    async fn dead_letters(
-        &self,
-        filter: DeadLetterFilter,
-        page: PageRequest,
-    ) -> Result<Page<DeadLetter>, StoreError> {
-        self.list_dead_letters(&filter, page).await
-    }
-
-    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        self.list_oldest_dead_letters(limit).await
-    }
-
-    async fn dead_letter_groups(
-        &self,
-        by: GroupBy,
-        filter: DeadLetterFilter,
-    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        self.groups(by, &filter).await
-    }
-
-    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
-        self.count_jobs(now).await
-    }
-
-    async fn oldest_due(
-        &self,
-        left_out: &LeftOut,
-        now: Timestamp,
-    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
-        self.due_since(left_out, now).await
-    }
-
-    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
-        self.tenant_stats(&filter, now).await
-    }
-
-    async fn report(&self) -> Result<StoreReport, StoreError> {
-        let unanswered = self.unanswered().await?;
-        let memory = self.link.memory().latest();
-        let free_bytes = memory.and_then(|read| Some(read.max_bytes?.saturating_sub(read.used_bytes)));
-        Ok(StoreReport {
-            kind: "redis",
-            durability: self.durability(),
-            size_bytes: memory.map_or(0, |read| read.used_bytes),
-            used_bytes: memory.map_or(0, |read| read.used_bytes),
-            free_bytes,
-            max_bytes: memory.and_then(|read| read.max_bytes),
-            refusing: memory.and_then(|read| read.refusal()),
-            unanswered,
-        })
     }
 }

@@ -214,10 +214,8 @@ async fn connect(location: &Location, limit: Duration) -> Result<(Arc<str>, Mult
         .set_pipeline_buffer_size(REQUESTS_QUEUED_MAX);
     let opened = timeout(limit, async {
         let (at, client) = location.client().await?;
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(|error| why(&error))?;
+        let mut connection =
+            client.get_multiplexed_async_connection_with_config(&config).await.map_err(why)?;
         location.confirm(&mut connection).await?;
         Ok((at, connection))
     });
@@ -228,12 +226,12 @@ async fn connect(location: &Location, limit: Duration) -> Result<(Arc<str>, Mult
 }
 
 /// The reason for a missing connection, in words that help.
-pub(super) fn why(error: &RedisError) -> String {
+pub(super) fn why(error: RedisError) -> String {
     match error.kind() {
         ErrorKind::AuthenticationFailed => {
             "it refuses the login; put the right user and password into the store's URL".to_owned()
         }
-        _ => fault::words(error),
+        _ => fault::words(&error),
     }
 }
 
@@ -256,15 +254,13 @@ fn ends_connection(error: &RedisError) -> bool {
 mod tests {
     use recado_core::Random;
 
-    use super::super::location::ConnectSettings;
-    use super::super::url::Target;
+    use super::super::RedisOptions;
     use super::*;
 
     #[test]
     fn waits_between_tries_grow_to_a_bound_and_differ() {
-        let target = Target::read("redis://127.0.0.1").unwrap();
-        let settings = ConnectSettings::new(&target, None, Arc::new(Random::from_seed(1))).unwrap();
-        let location = Location::of(&target, settings);
+        let options = RedisOptions::new("redis://127.0.0.1");
+        let location = Location::read(&options, Arc::new(Random::from_seed(1))).unwrap();
         for failures in 1..40 {
             let most = (BACKOFF_FIRST * 2u32.pow((failures - 1).min(10))).min(BACKOFF_LAST);
             let waits: Vec<_> = (0..50).map(|_| location.jitter(backoff(failures))).collect();

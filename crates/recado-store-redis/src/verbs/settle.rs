@@ -9,15 +9,14 @@ use std::collections::{BTreeMap, HashMap};
 use parking_lot::Mutex;
 use recado_core::job::remember;
 use recado_core::{CompanyId, DeadLetter, LeaseToken, RouteName, Timestamp, Transition};
-use recado_store::{Settled, Settlement, StoreError};
+use recado_store::{Settled, Settlement, StoreResult};
 
-use crate::codec::answer::{Answer, unexpected};
 use crate::codec::dead_letter;
 use crate::codec::keys::IdKey;
 use crate::codec::receipt::receipt_of;
-use crate::codec::record::{Ending, Phase, Record, json};
+use crate::codec::record::{Phase, Record, json};
 use crate::codec::token::{Token, fence_arg};
-use crate::link::Arg;
+use crate::link::{ScriptCall, unexpected};
 use crate::store::RedisStore;
 use crate::verbs::batcher::{BatchItem, Batcher};
 use crate::verbs::enqueue::push_new_job;
@@ -28,23 +27,13 @@ const CALL_SETTLEMENTS_MAX: usize = 200;
 /// Bytes of what follows at most in one call, unless one settlement has more.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
-/// The place of a job after its settlement.
+/// The place of a job after its settlement, by the letter that `settle.lua` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 enum Destination {
-    Ended,
-    Waiting,
-    DeadLetters,
-}
-
-impl Destination {
-    /// As `settle.lua` reads it.
-    fn code(self) -> &'static str {
-        match self {
-            Destination::Ended => "e",
-            Destination::Waiting => "w",
-            Destination::DeadLetters => "b",
-        }
-    }
+    Ended = b'e',
+    Waiting = b'w',
+    DeadLetters = b'b',
 }
 
 /// Most heads in the cache. Leases that are settled elsewhere or never leave theirs behind; a full cache is emptied, and
@@ -118,37 +107,36 @@ impl BatchItem for Settlement {
         &store.settles
     }
 
-    async fn run_batch(store: &RedisStore, settlements: &[Self]) -> Result<Vec<Settled>, StoreError> {
-        store.settle_leases(settlements).await
-    }
-}
-
-impl RedisStore {
-    async fn settle_leases(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn run_batch(
+        store: &RedisStore,
+        partition: u16,
+        settlements: &[Self],
+    ) -> StoreResult<Vec<Settled>> {
         let mut answers = vec![Settled::Stale; settlements.len()];
-        let tokens = settlements.iter().map(|settlement| self.read_token(settlement.token));
-        for (partition, known) in self.by_partition(tokens) {
-            for some in known.chunks(CALL_SETTLEMENTS_MAX) {
-                let planned = self.plan_settlements(partition, some, settlements).await?;
-                for (at, settled) in self.run_settlements(partition, &planned).await? {
-                    answers[at] = settled;
-                }
-                let stale = some.iter().filter(|(at, _)| answers[*at] == Settled::Stale).copied().collect();
-                for at in self.settled_before(partition, stale, settlements).await? {
-                    answers[at] = Settled::Done;
-                }
+        let token = |(at, settlement): (usize, &Settlement)| Some((at, store.read_token(settlement.token)?));
+        let known: Vec<(usize, Token)> = settlements.iter().enumerate().filter_map(token).collect();
+        for some in known.chunks(CALL_SETTLEMENTS_MAX) {
+            let planned = store.plan_settlements(partition, some, settlements).await?;
+            for at in store.run_settlements(partition, &planned).await? {
+                answers[at] = Settled::Done;
+            }
+            let stale = some.iter().filter(|(at, _)| answers[*at] == Settled::Stale).copied().collect();
+            for at in store.settled_before(partition, stale, settlements).await? {
+                answers[at] = Settled::Done;
             }
         }
         Ok(answers)
     }
+}
 
+impl RedisStore {
     /// Finds the settlements that were carried out before, word for word: their answer was lost.
     async fn settled_before(
         &self,
         partition: u16,
         stale: Vec<(usize, Token)>,
         settlements: &[Settlement],
-    ) -> Result<Vec<usize>, StoreError> {
+    ) -> StoreResult<Vec<usize>> {
         if stale.is_empty() {
             return Ok(Vec::new());
         }
@@ -172,18 +160,18 @@ impl RedisStore {
         partition: u16,
         known: &[(usize, Token)],
         settlements: &'a [Settlement],
-    ) -> Result<Vec<PlannedSettlement<'a>>, StoreError> {
+    ) -> StoreResult<Vec<PlannedSettlement<'a>>> {
         let mut heads: Vec<Option<Vec<u8>>> =
             known.iter().map(|(at, _)| self.heads.get(settlements[*at].token)).collect();
         let absent: Vec<usize> = (0..known.len()).filter(|nth| heads[*nth].is_none()).collect();
         if !absent.is_empty() {
-            let mut args = Vec::with_capacity(absent.len() * 2);
+            let mut call = self.call(&self.scripts.heads, partition);
             for nth in &absent {
-                known[*nth].1.push(&mut args);
+                call.arg(known[*nth].1);
             }
-            let found = self.run(&self.scripts.heads, partition, &args).await?.list()?;
+            let found: Vec<Option<Vec<u8>>> = self.run(&call).await?;
             for (nth, head) in absent.into_iter().zip(found) {
-                heads[nth] = head.there().map(Answer::bytes).transpose()?;
+                heads[nth] = head;
             }
         }
         let mut planned = Vec::with_capacity(known.len());
@@ -194,39 +182,39 @@ impl RedisStore {
         Ok(planned)
     }
 
+    /// Runs planned settlements. Returns the places of those that are done.
     async fn run_settlements(
         &self,
         partition: u16,
         planned: &[PlannedSettlement<'_>],
-    ) -> Result<Vec<(usize, Settled)>, StoreError> {
+    ) -> StoreResult<Vec<usize>> {
         let Some(first) = planned.first() else { return Ok(Vec::new()) };
         let follow_ups = planned.iter().flat_map(|step| &step.settlement.follow_ups);
-        let refused = self.refused(partition, follow_ups.map(|new| &new.id)).await?;
-        let mut args = Vec::with_capacity(16 + planned.len() * 3);
-        args.push(Arg::Int(self.floor(first.settlement.now, 0)));
-        push_groups(planned, &mut args);
-        push_owners(planned, &mut args);
-        for (nth, step) in (1..).zip(planned) {
+        let refused = self.reserve(partition, follow_ups.map(|new| &new.id)).await?;
+        let mut call = self.call(&self.scripts.settle, partition);
+        call.arg(self.floor(first.settlement.now, 0));
+        push_groups(planned, &mut call);
+        push_owners(planned, &mut call);
+        for (nth, step) in (1_usize..).zip(planned) {
             for new in step.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
-                args.push(Arg::Int(nth));
-                push_new_job(new, &mut args)?;
+                call.arg(nth);
+                push_new_job(new, &mut call)?;
             }
         }
-        let answers = self.run(&self.scripts.settle, partition, &args).await?.list()?;
+        let answers: Vec<bool> = self.run(&call).await?;
         if answers.len() != planned.len() {
             return Err(unexpected());
         }
         let (mut settled, mut routes) = (Vec::with_capacity(planned.len()), Vec::new());
-        for (step, answer) in planned.iter().zip(answers) {
+        for (step, is_done) in planned.iter().zip(answers) {
             self.heads.remove(step.settlement.token);
-            let done = answer.yes()?;
-            if done {
-                if !matches!(step.settlement.transition, Transition::Deliver { .. } | Transition::Bury(_)) {
+            if is_done {
+                if step.destination == Destination::Waiting {
                     routes.push(&step.owner.0);
                 }
                 routes.extend(step.settlement.follow_ups.iter().map(|new| &new.route));
+                settled.push(step.at);
             }
-            settled.push((step.at, if done { Settled::Done } else { Settled::Stale }));
         }
         self.wakeups.announce(&self.link, routes.into_iter());
         Ok(settled)
@@ -239,7 +227,7 @@ fn plan<'a>(
     token: Token,
     settlement: &'a Settlement,
     mut record: Record,
-) -> Result<PlannedSettlement<'a>, StoreError> {
+) -> StoreResult<PlannedSettlement<'a>> {
     let audit = settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default();
     let (destination, letter) = apply_transition(&mut record, settlement)?;
     record.receipt = Some(receipt_of(token, settlement, &audit)?);
@@ -250,29 +238,27 @@ fn plan<'a>(
 
 /// Pushes the settlements. Those in a row that share a group go together: the script does much of its work once for all
 /// of them.
-fn push_groups<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>) {
+fn push_groups(planned: &[PlannedSettlement<'_>], call: &mut ScriptCall<'_>) {
     let groups = || planned.chunk_by(|one, next| one.group() == next.group());
-    args.push(Arg::Int(groups().count() as i64));
+    call.arg(groups().count());
     for group in groups() {
         let (fence, destination, now) = group[0].group();
-        args.extend([fence_arg(fence), Arg::from(destination.code())]);
-        args.extend([Arg::Int(now.as_millis()), Arg::Int(group.len() as i64)]);
+        call.arg(fence_arg(fence)).arg(&[destination as u8]).arg(now.as_millis()).arg(group.len());
         for PlannedSettlement { token, head, audit, letter, .. } in group {
-            args.extend([Arg::Int(token.seq.cast_signed()), Arg::from(&**head), Arg::from(&**audit)]);
-            args.extend(letter.as_deref().map(Arg::from));
+            call.arg(token.seq).arg(head).arg(audit).arg(letter);
         }
     }
 }
 
 /// Pushes the number of settled jobs of each tenant.
-fn push_owners<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>) {
+fn push_owners(planned: &[PlannedSettlement<'_>], call: &mut ScriptCall<'_>) {
     let mut owners: BTreeMap<&(RouteName, CompanyId), i64> = BTreeMap::new();
     for step in planned {
         *owners.entry(&step.owner).or_default() += 1;
     }
-    args.push(Arg::Int(owners.len() as i64));
+    call.arg(owners.len());
     for ((route, company), count) in owners {
-        args.extend([Arg::from(route.as_str()), Arg::from(company.as_str()), Arg::Int(count)]);
+        call.arg(route.as_str()).arg(company.as_str()).arg(count);
     }
 }
 
@@ -280,7 +266,7 @@ fn push_owners<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>
 fn apply_transition(
     record: &mut Record,
     settlement: &Settlement,
-) -> Result<(Destination, Option<Vec<u8>>), StoreError> {
+) -> StoreResult<(Destination, Option<Vec<u8>>)> {
     let transition = &settlement.transition;
     record.job.progress = transition.step(record.job.progress);
     if let Transition::Bury(burial) = transition {
@@ -295,13 +281,13 @@ fn apply_transition(
     }
     let destination = match transition {
         Transition::Deliver { answer, .. } => {
-            record.end(Ending::Sent, settlement.now, answer.clone());
+            record.end(Phase::Sent, settlement.now, answer.clone());
             Destination::Ended
         }
         Transition::RetryAt { at: due, .. }
         | Transition::Postpone { until: due }
         | Transition::Release { at: due, .. } => {
-            record.reschedule(*due);
+            record.job.due_at = *due;
             Destination::Waiting
         }
         Transition::Bury(_) => Destination::DeadLetters,
