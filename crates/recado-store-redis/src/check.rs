@@ -27,6 +27,15 @@ const MEMORY_HIGH: f64 = 0.8;
 
 const MEMORY: &str = "store memory";
 
+/// Durabilities by how much a crash can take, the least first.
+const BY_LOSS: [Durability; 5] = [
+    Durability::Fsync,
+    Durability::EverySecond,
+    Durability::Eventually,
+    Durability::Unknown,
+    Durability::Memory,
+];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingState {
     Good,
@@ -75,11 +84,8 @@ impl Checkup {
 
     /// The durability of the weakest master: what a crash of its machine can take.
     pub fn durability(&self) -> Durability {
-        self.servers
-            .iter()
-            .map(ServerReport::durability)
-            .max_by_key(|durability| loss(*durability))
-            .unwrap_or(Durability::Unknown)
+        let loss = |durability: &Durability| BY_LOSS.iter().position(|other| other == durability);
+        self.servers.iter().map(ServerReport::durability).max_by_key(loss).unwrap_or_default()
     }
 
     /// The results of all checks, one server after the other.
@@ -140,17 +146,6 @@ impl Health {
                 *self.0.write() = Arc::new(checkup);
             }
         }
-    }
-}
-
-/// Orders durabilities by how much a crash can take.
-fn loss(durability: Durability) -> u8 {
-    match durability {
-        Durability::Fsync => 0,
-        Durability::EverySecond => 1,
-        Durability::Eventually => 2,
-        Durability::Unknown => 3,
-        Durability::Memory => 4,
     }
 }
 

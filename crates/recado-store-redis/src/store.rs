@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Timestamp};
 use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence, JobStore, Pruned, Redrive,
@@ -114,21 +115,15 @@ impl RedisStore {
 
     /// Names the partitions that do not answer. An error if none does.
     pub(crate) async fn unanswered(&self) -> StoreResult<Option<String>> {
-        let mut asked = JoinSet::new();
-        for (partition, root) in self.partitions().zip(&self.roots) {
-            let (store, key) = (self.clone(), root.key("format"));
-            asked.spawn(async move {
-                let answer = store.link.command::<bool>(redis::cmd("EXISTS").arg(key)).await;
-                answer.err().map(|error| (partition, error))
-            });
-        }
-        let mut silent: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
-        silent.sort_unstable_by_key(|(partition, _)| *partition);
-        let Some((_, error)) = silent.first().cloned() else { return Ok(None) };
-        if silent.len() == self.roots.len() {
+        let asked = self.partitions().zip(&self.roots).map(async |(partition, root)| {
+            let answer = self.link.command::<bool>(redis::cmd("EXISTS").arg(root.key("format"))).await;
+            answer.err().map(|error| (partition.to_string(), error))
+        });
+        let (names, errors): (Vec<_>, Vec<_>) = join_all(asked).await.into_iter().flatten().unzip();
+        let Some(error) = errors.into_iter().next() else { return Ok(None) };
+        if names.len() == self.roots.len() {
             return Err(error);
         }
-        let names: Vec<_> = silent.iter().map(|(partition, _)| partition.to_string()).collect();
         let (names, all) = (names.join(", "), self.roots.len());
         Ok(Some(format!("of {all} partitions these do not answer: {names} ({error})")))
     }

@@ -25,11 +25,16 @@ const LIFE_MIN: Duration = Duration::from_secs(1);
 /// Requests that wait for the connection's task at most; more wait in their callers.
 const REQUESTS_QUEUED_MAX: usize = 1_024;
 
-#[derive(Clone)]
-enum ConnectionState {
-    Down { why: Arc<str> },
-    Up { life: u64, at: Arc<str>, connection: MultiplexedConnection },
+#[derive(Debug, Clone)]
+struct OpenConnection {
+    life: u64,
+    /// The address that it leads to.
+    at: Arc<str>,
+    connection: MultiplexedConnection,
 }
+
+/// An open connection, or the reason why there is none.
+type ConnectionState = Result<OpenConnection, Arc<str>>;
 
 /// A lost connection, by number, and the reason.
 type Lost = (u64, Arc<str>);
@@ -43,12 +48,6 @@ pub(crate) struct Connection {
     task: AbortHandle,
 }
 
-impl std::fmt::Debug for ConnectionState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if matches!(self, ConnectionState::Up { .. }) { "Up" } else { "Down" })
-    }
-}
-
 impl Drop for Connection {
     fn drop(&mut self) {
         self.task.abort();
@@ -59,7 +58,7 @@ impl Connection {
     /// Begins to connect.
     pub fn start(location: Location, timeout: Duration) -> Self {
         let name: Arc<str> = location.to_string().into();
-        let (report, state) = watch::channel(ConnectionState::Down { why: "not connected yet".into() });
+        let (report, state) = watch::channel(Err("not connected yet".into()));
         let (lost, losses) = watch::channel((0, "".into()));
         let task = tokio::spawn(keep_open(location, timeout, report, losses)).abort_handle();
         Connection { name, timeout, state, lost: Arc::new(lost), task }
@@ -89,7 +88,7 @@ impl Connection {
         exchange: impl AsyncFnOnce(MultiplexedConnection) -> RedisResult<Value>,
         deadline: Instant,
     ) -> Result<Value, Fault> {
-        let (life, at, connection) = self.wait_for_connection(deadline).await?;
+        let OpenConnection { life, at, connection } = self.wait_for_connection(deadline).await?;
         let sent_at = Instant::now();
         match timeout_at(deadline, exchange(connection)).await {
             Ok(Ok(value)) => Ok(value),
@@ -128,27 +127,20 @@ impl Connection {
 
     /// A connection that is known to be lost is not usable, even before its task has noticed.
     fn is_usable(&self, state: &ConnectionState) -> bool {
-        matches!(state, ConnectionState::Up { life, .. } if *life > self.lost.borrow().0)
+        state.as_ref().is_ok_and(|open| open.life > self.lost.borrow().0)
     }
 
-    async fn wait_for_connection(
-        &self,
-        deadline: Instant,
-    ) -> Result<(u64, Arc<str>, MultiplexedConnection), Fault> {
+    async fn wait_for_connection(&self, deadline: Instant) -> Result<OpenConnection, Fault> {
         let mut state = self.state.clone();
-        match timeout_at(deadline, state.wait_for(|state| self.is_usable(state))).await {
-            Ok(Ok(state)) => match &*state {
-                ConnectionState::Up { life, at, connection } => Ok((*life, at.clone(), connection.clone())),
-                ConnectionState::Down { .. } => Err(self.unreachable()),
-            },
-            _ => Err(self.unreachable()),
-        }
+        let usable = timeout_at(deadline, state.wait_for(|state| self.is_usable(state))).await;
+        let open = usable.ok().and_then(|state| state.ok()?.clone().ok());
+        open.ok_or_else(|| self.unreachable())
     }
 
     pub fn unreachable(&self) -> Fault {
         let why = match &*self.state.borrow() {
-            ConnectionState::Down { why } => why.clone(),
-            ConnectionState::Up { .. } => self.lost.borrow().1.clone(),
+            Err(why) => why.clone(),
+            Ok(_) => self.lost.borrow().1.clone(),
         };
         Fault::Unreachable { at: self.name.clone(), why }
     }
@@ -178,17 +170,16 @@ async fn keep_open(
             Ok((at, connection)) => {
                 life += 1;
                 let since = Instant::now();
-                state.send_replace(ConnectionState::Up { life, at: at.clone(), connection });
-                let why = match losses.wait_for(|lost| lost.0 >= life).await {
-                    Ok(lost) => lost.1.clone(),
-                    Err(_) => return,
+                let _ = state.send_replace(Ok(OpenConnection { life, at: at.clone(), connection }));
+                let Ok(why) = losses.wait_for(|lost| lost.0 >= life).await.map(|lost| lost.1.clone()) else {
+                    return;
                 };
                 tracing::warn!(
                     address = &*at,
                     error = &*why,
                     "The connection to Redis is lost; opening a new one"
                 );
-                state.send_replace(ConnectionState::Down { why });
+                let _ = state.send_replace(Err(why));
                 if since.elapsed() >= LIFE_MIN {
                     failures = 0;
                     continue;
@@ -198,7 +189,7 @@ async fn keep_open(
                 if failures == 0 {
                     tracing::warn!(address = %location, error = why, "Cannot connect to Redis; trying again until it works");
                 }
-                state.send_replace(ConnectionState::Down { why: why.into() });
+                let _ = state.send_replace(Err(why.into()));
             }
         }
         failures += 1;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use recado_core::Random;
 use redis::{Cmd, Value};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::RedisOptions;
@@ -55,14 +55,9 @@ impl Shards {
         }
     }
 
-    /// Asks every master at once, in no order.
+    /// Asks every master at once.
     pub async fn ask_all(&self, command: &Cmd, deadline: Instant) -> Vec<Result<Value, Fault>> {
-        let mut asked = JoinSet::new();
-        for server in self.masters() {
-            let command = command.clone();
-            asked.spawn(async move { server.send(&command, deadline).await });
-        }
-        asked.join_all().await
+        join_all(self.masters().iter().map(|server| server.send(command, deadline))).await
     }
 
     /// A server to subscribe at: in a Cluster each passes on what is published at any.
