@@ -108,16 +108,16 @@ impl Checkup {
 
     /// Refuses what would lose jobs or cannot run the scripts.
     pub(crate) fn permit(&self) -> Result<(), OpenError> {
-        let bad: Vec<_> =
-            self.findings().into_iter().filter(|finding| finding.state == FindingState::Bad).collect();
+        let mut bad = self.findings();
+        bad.retain(|finding| finding.state == FindingState::Bad);
+        let bad: Vec<_> = bad
+            .iter()
+            .map(|Finding { found, fix, .. }| format!("{found}; {}", fix.as_deref().unwrap_or_default()))
+            .collect();
         if bad.is_empty() {
             return Ok(());
         }
-        let told = |finding: &Finding| match &finding.fix {
-            Some(fix) => format!("{}; {fix}", finding.found),
-            None => finding.found.clone(),
-        };
-        Err(OpenError::Unfit(bad.iter().map(told).collect::<Vec<_>>().join("\n")))
+        Err(OpenError::Unfit(bad.join("\n")))
     }
 }
 

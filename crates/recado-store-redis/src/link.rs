@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use recado_core::Random;
 use recado_store::StoreResult;
-use redis::{Cmd, FromRedisValue, ToRedisArgs, Value};
+use redis::{Cmd, FromRedisValue, ServerErrorKind, ToRedisArgs, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -202,7 +202,7 @@ impl Link {
         let deadline = Instant::now() + self.timeout;
         let key = argument(&call.command, 3);
         let answer = match self.shards.send(key, &call.command, deadline).await {
-            Err(fault) if fault.is_unknown_script() => {
+            Err(fault) if fault.server_kind() == Some(ServerErrorKind::NoScript) => {
                 self.shards.send(key, &call.with_source(), deadline).await
             }
             answer => answer,

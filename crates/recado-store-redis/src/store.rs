@@ -1,28 +1,21 @@
-//! The store: its shared state, and the trait [`JobStore`] by the functions of other modules. The other traits are in
-//! modules of their own: [`crate::verbs::inspect`], [`crate::verbs::key_value`], [`crate::verbs::audit`],
-//! [`crate::verbs::transfer`].
+//! The store: its shared state, and calls of scripts on a partition. The five traits are in [`crate::verbs`].
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
-use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Timestamp};
-use recado_store::{
-    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence, JobStore, Pruned, Redrive,
-    Redriven, Retention, Settled, Settlement, StoreResult, Waker,
-};
+use recado_core::{LeaseToken, Random};
+use recado_store::{Fence, Settlement, StoreError, StoreResult};
 use redis::FromRedisValue;
 use tokio::task::JoinSet;
 
 use crate::codec::keys::Root;
 use crate::codec::token::Token;
-use crate::format::upgrade;
-use crate::format::{self, Format};
+use crate::format::{self, upgrade};
 use crate::link::{Link, OpenError, RedisOptions, Script, ScriptCall};
 use crate::orphan_grace::OrphanGrace;
 use crate::scripts::Scripts;
-use crate::verbs::batcher::{self, Batcher};
+use crate::verbs::batcher::Batcher;
 use crate::verbs::claim::Claims;
 use crate::verbs::enqueue::Intake;
 use crate::verbs::settle::HeadCache;
@@ -46,7 +39,9 @@ pub struct Shared {
     pub(crate) random: Arc<Random>,
     pub(crate) orphan_grace: OrphanGrace,
     pub(crate) kv_root: Root,
-    pub(crate) format: Format,
+    /// The reason, once the store has another format than the one that was opened: nothing may be read from it or
+    /// written to it.
+    pub(crate) format_changed: OnceLock<String>,
     pub(crate) enqueues: Batcher<Intake>,
     pub(crate) settles: Batcher<Settlement>,
     /// The common prefix of the keys of each partition.
@@ -81,7 +76,7 @@ impl RedisStore {
             random,
             orphan_grace: OrphanGrace::new(partitions, options.orphan_grace, options.timeout),
             kv_root: Root::of(&options.prefix, "notes"),
-            format: Format::default(),
+            format_changed: OnceLock::new(),
             enqueues: Batcher::default(),
             settles: Batcher::default(),
             roots,
@@ -140,8 +135,10 @@ impl RedisStore {
 
     /// Runs a script on a partition.
     pub(crate) async fn run<T: FromRedisValue>(&self, call: &ScriptCall<'_>) -> StoreResult<T> {
-        self.format.still_fits()?;
-        self.link.run(call).await
+        match self.format_changed.get() {
+            Some(why) => Err(StoreError::Broken(why.clone())),
+            None => self.link.run(call).await,
+        }
     }
 
     pub(crate) fn partitions(&self) -> impl Iterator<Item = u16> + use<> {
@@ -155,53 +152,5 @@ impl RedisStore {
     /// Absent when no lease of this store can have this token.
     pub(crate) fn read_token(&self, token: LeaseToken) -> Option<Token> {
         Some(Token::from(token)).filter(|token| usize::from(token.partition) < self.roots.len())
-    }
-}
-
-#[async_trait]
-impl JobStore for RedisStore {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Enqueued>> {
-        let jobs = jobs.into_iter().enumerate().map(|(nth, new)| Intake { new, nth });
-        batcher::submit(self, jobs.collect()).await
-    }
-
-    async fn claim(&self, claim: Claim) -> StoreResult<Claimed> {
-        self.claim_jobs(&claim).await
-    }
-
-    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> StoreResult<Vec<Extended>> {
-        self.extend_leases(&tokens, until).await
-    }
-
-    async fn settle(&self, settlements: Vec<Settlement>) -> StoreResult<Vec<Settled>> {
-        batcher::submit(self, settlements).await
-    }
-
-    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> StoreResult<Cancelled> {
-        self.cancel_job(id, &audit).await
-    }
-
-    async fn redrive(&self, redrive: Redrive) -> StoreResult<Redriven> {
-        self.redrive_dead_letter(&redrive).await
-    }
-
-    async fn discard(&self, discard: Discard) -> StoreResult<Discarded> {
-        self.discard_dead_letter(&discard).await
-    }
-
-    async fn prune(&self, retention: Retention, now: Timestamp) -> StoreResult<Pruned> {
-        self.prune_jobs(&retention, now).await
-    }
-
-    fn waker(&self, route: &RouteName) -> Waker {
-        self.wakeups.waker(route)
-    }
-
-    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>> {
-        self.current_lease(token).await
-    }
-
-    async fn close(&self) -> StoreResult<()> {
-        Ok(())
     }
 }

@@ -193,11 +193,10 @@ impl State {
         let StoredJob { job, seq, phase, .. } = &mut self.records[at];
         job.progress = settlement.transition.step(job.progress);
         let (route, seq, id) = (job.route.clone(), *seq, job.id.clone());
-        match settlement.transition.attempt() {
-            // The dead letter remembers it.
-            _ if matches!(settlement.transition, Transition::Bury(_)) => {}
-            Some(attempt) => remember(&mut job.attempts, attempt.clone()),
-            None => {}
+        let is_buried = matches!(settlement.transition, Transition::Bury(_));
+        // A dead letter remembers it by itself.
+        if let Some(attempt) = settlement.transition.attempt().filter(|_| !is_buried) {
+            remember(&mut job.attempts, attempt.clone());
         }
         match settlement.transition {
             Transition::Bury(burial) => self.bury(at, burial),
@@ -385,38 +384,26 @@ impl JobStore for ReferenceStore {
     async fn prune(&self, retention: Retention, now: Timestamp) -> StoreResult<Pruned> {
         let mut state = self.state.lock();
         let mut pruned = Pruned::default();
-        let over: Vec<DeadLetter> = state
-            .dead
-            .iter()
-            .filter(|(_, entry)| entry.state == DeadLetterState::Dead && entry.expires_at() <= now)
-            .map(|(_, entry)| entry.clone())
-            .collect();
-        for entry in over {
+        let is_over = |entry: &DeadLetter| entry.state == DeadLetterState::Dead && entry.expires_at() <= now;
+        for (_, entry) in state.dead.extract_if(.., |(_, entry)| is_over(entry)).collect::<Vec<_>>() {
             pruned.dead_letters += 1;
-            state.dead.retain(|(_, other)| other.job_id != entry.job_id);
             if let Some(at) = state.position(&entry.job_id) {
                 let audit = AuditEvent::about(&state.records[at].job, AuditKind::DeadLetterExpired, now);
                 state.end_job(at, Status::Discarded, now, None);
                 state.record(audit);
             }
         }
-        let mut ended: Vec<(Timestamp, u64, JobId)> = Vec::new();
-        for record in &state.records {
-            if let Phase::Ended { at, .. } = record.phase {
-                ended.push((at, record.seq, record.job.id.clone()));
-            }
-        }
-        ended.sort_by_key(|(at, seq, _)| (*at, *seq));
-        let excess =
-            ended.len().saturating_sub(usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX));
-        let gone: Vec<JobId> = ended
-            .into_iter()
-            .enumerate()
-            .take_while(|(nth, (at, ..))| *nth < excess || at.plus(retention.ended_max_age) <= now)
-            .map(|(_, (.., id))| id)
-            .collect();
-        pruned.ended = gone.len() as u64;
-        state.records.retain(|record| !gone.contains(&record.job.id));
+        let ended_at = |record: &StoredJob| match record.phase {
+            Phase::Ended { at, .. } => Some((at, record.seq)),
+            _ => None,
+        };
+        let mut ended: Vec<(Timestamp, u64)> = state.records.iter().filter_map(ended_at).collect();
+        ended.sort_unstable();
+        let excess = (ended.len() as u64).saturating_sub(retention.ended_max_count);
+        let goes = |nth: u64, at: Timestamp| nth < excess || at.plus(retention.ended_max_age) <= now;
+        let gone = (0..).zip(&ended).take_while(|(nth, (at, _))| goes(*nth, *at)).count();
+        pruned.ended = gone as u64;
+        state.records.retain(|record| !ended[..gone].iter().any(|(_, seq)| *seq == record.seq));
         pruned.kv_entries = state.namespaces.prune(now);
         Ok(pruned)
     }

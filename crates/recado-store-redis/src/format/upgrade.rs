@@ -53,11 +53,10 @@ const COPY_ON: i64 = 2;
 
 impl Step<'_> {
     async fn upgrade_from_1(&self, after: &str) -> Result<(), OpenError> {
-        self.upgrade_leases().await.map_err(OpenError::unavailable)?;
+        self.upgrade_leases().await?;
         for _ in 0..COPIES_MAX {
-            self.copy_audit().await.map_err(OpenError::unavailable)?;
-            let finish = self.run(&self.store.scripts.upgrade_1_finish, after).await;
-            if finish.map_err(OpenError::unavailable)? != COPY_ON {
+            self.copy_audit().await?;
+            if self.run(&self.store.scripts.upgrade_1_finish, after).await? != COPY_ON {
                 return Ok(());
             }
         }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, RedisError, RedisResult, ServerErrorKind, Value,
+};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -193,7 +195,7 @@ async fn keep_open(
             }
         }
         failures += 1;
-        tokio::time::sleep(location.jitter(backoff(failures))).await;
+        tokio::time::sleep(location.random.jitter(backoff(failures))).await;
     }
 }
 
@@ -204,7 +206,7 @@ async fn connect(location: &Location, limit: Duration) -> Result<(Arc<str>, Mult
         .set_response_timeout(None)
         .set_pipeline_buffer_size(REQUESTS_QUEUED_MAX);
     let opened = timeout(limit, async {
-        let (at, client) = location.client().await?;
+        let (at, client) = location.client(ProtocolVersion::RESP2).await?;
         let mut connection =
             client.get_multiplexed_async_connection_with_config(&config).await.map_err(why)?;
         location.confirm(&mut connection).await?;
@@ -254,7 +256,7 @@ mod tests {
         let location = Location::read(&options, Arc::new(Random::from_seed(1))).unwrap();
         for failures in 1..40 {
             let most = (BACKOFF_FIRST * 2u32.pow((failures - 1).min(10))).min(BACKOFF_LAST);
-            let waits: Vec<_> = (0..50).map(|_| location.jitter(backoff(failures))).collect();
+            let waits: Vec<_> = (0..50).map(|_| location.random.jitter(backoff(failures))).collect();
             assert!(waits.iter().all(|wait| *wait >= most / 2 && *wait <= most), "{failures}: {waits:?}");
             assert!(waits.iter().any(|wait| *wait != waits[0]), "no jitter after {failures} failures");
         }

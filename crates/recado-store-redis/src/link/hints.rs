@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value};
 use tokio::sync::{Notify, broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -106,7 +106,7 @@ async fn subscribe(
         }
         Ok(())
     };
-    let client = shards.subscribe_location().listening_client().await?;
+    let (_, client) = shards.subscribe_location().client(ProtocolVersion::RESP3).await?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None)

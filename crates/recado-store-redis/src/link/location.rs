@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::select_ok;
 use recado_core::Random;
@@ -71,22 +70,8 @@ impl Location {
         Location { target, ..self.clone() }
     }
 
-    /// Returns the wait before the next attempt to connect: between half of `whole` and all of it.
-    pub fn jitter(&self, whole: Duration) -> Duration {
-        self.random.jitter(whole)
-    }
-
-    /// A client for the next connection, and the address that it leads to.
-    pub async fn client(&self) -> Result<(Arc<str>, Client), String> {
-        self.client_speaking(ProtocolVersion::RESP2).await
-    }
-
-    /// A client that also receives pushed messages.
-    pub async fn listening_client(&self) -> Result<Client, String> {
-        Ok(self.client_speaking(ProtocolVersion::RESP3).await?.1)
-    }
-
-    async fn client_speaking(&self, protocol: ProtocolVersion) -> Result<(Arc<str>, Client), String> {
+    /// A client for the next connection, and the address that it leads to. By RESP3 it also receives pushed messages.
+    pub async fn client(&self, protocol: ProtocolVersion) -> Result<(Arc<str>, Client), String> {
         let Target { kind, addresses, login, database, .. } = &self.target;
         let address = match kind {
             Kind::Sentinel { service, login } => &self.find_master(service, login).await?,

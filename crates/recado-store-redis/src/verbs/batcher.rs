@@ -16,7 +16,7 @@
 //! Calls that fill a script by themselves bypass the queue.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
+use std::fmt::Debug;
 use std::future::Future;
 
 use futures_util::future::join_all;
@@ -33,8 +33,8 @@ use crate::verbs::partitions::by_partition;
 const IN_FLIGHT_MAX: usize = 2;
 
 /// One item of a call: a job to enqueue, a lease to settle.
-pub trait BatchItem: Sized + Send + Sync + 'static {
-    type Answer: Send + 'static;
+pub trait BatchItem: Sized + Debug + Send + Sync + 'static {
+    type Answer: Debug + Send + 'static;
 
     /// Most items, and most bytes, of one batch.
     const COUNT_MAX: usize;
@@ -75,8 +75,10 @@ impl BatchKey {
 }
 
 /// The queues of calls, by the partitions that they need.
+#[derive(Debug)]
 pub struct Batcher<T: BatchItem>(Mutex<HashMap<BatchKey, CallQueue<T>>>);
 
+#[derive(Debug)]
 struct CallQueue<T: BatchItem> {
     calls: VecDeque<QueuedCall<T>>,
     in_flight: usize,
@@ -84,6 +86,7 @@ struct CallQueue<T: BatchItem> {
 
 type ReplySender<A> = oneshot::Sender<StoreResult<Vec<A>>>;
 
+#[derive(Debug)]
 struct QueuedCall<T: BatchItem> {
     items: Vec<T>,
     bytes: usize,
@@ -93,13 +96,6 @@ struct QueuedCall<T: BatchItem> {
 impl<T: BatchItem> Default for Batcher<T> {
     fn default() -> Self {
         Batcher(Mutex::new(HashMap::new()))
-    }
-}
-
-impl<T: BatchItem> fmt::Debug for Batcher<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls: usize = self.0.lock().values().map(|queue| queue.calls.len()).sum();
-        f.debug_struct("Batcher").field("calls", &calls).finish_non_exhaustive()
     }
 }
 

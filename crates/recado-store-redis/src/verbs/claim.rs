@@ -1,4 +1,4 @@
-//! Claims jobs and extends leases.
+//! Claims jobs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,19 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use recado_core::{Job, Lease, LeaseToken, LostLease, Random, RouteName, Timestamp};
-use recado_store::{Claim, Claimed, Extended, Pick, StoreError, StoreResult};
+use recado_store::{Claim, Claimed, Pick, StoreError, StoreResult};
 
 use crate::codec::record::decode_or_report;
 use crate::codec::token::{Token, fence_arg};
 use crate::link::{Data, ScriptCall, unexpected};
 use crate::store::RedisStore;
-use crate::verbs::partitions::by_partition;
 
 /// Claims without an answer that are remembered at most.
 const UNANSWERED_MAX: usize = 1_000;
-
-/// Extensions at most in one call.
-const CALL_TOKENS_MAX: usize = 1_000;
 
 /// Jobs at most in one call: no other client is served while a script runs, and each may be large.
 const CALL_JOBS_MAX: usize = 256;
@@ -80,8 +76,7 @@ struct Granted {
 }
 
 impl RedisStore {
-    pub(crate) async fn claim_jobs(&self, claim: &Claim) -> StoreResult<Claimed> {
-        let mut claim = claim.clone();
+    pub(crate) async fn claim_jobs(&self, mut claim: Claim) -> StoreResult<Claimed> {
         if self.has_one_partition() {
             let max = claim.max;
             return self.claim_from(&mut claim, 0, max).await.map(|granted| granted.claimed);
@@ -217,29 +212,6 @@ impl RedisStore {
         }
         let next_at = next_at.map(Timestamp::from_millis);
         Ok(Granted { claimed: Claimed { next_at, leases }, tenants })
-    }
-
-    pub(crate) async fn extend_leases(
-        &self,
-        tokens: &[LeaseToken],
-        until: Timestamp,
-    ) -> StoreResult<Vec<Extended>> {
-        let mut answers = vec![Extended::Stale; tokens.len()];
-        let known = tokens.iter().enumerate().filter_map(|(at, token)| Some((at, self.read_token(*token)?)));
-        for (partition, known) in by_partition(known.map(|(at, token)| (token.partition, (at, token)))) {
-            for some in known.chunks(CALL_TOKENS_MAX) {
-                let mut call = self.call(&self.scripts.extend, partition);
-                call.arg(until.as_millis());
-                for (_, token) in some {
-                    call.arg(token);
-                }
-                let extended: Vec<bool> = self.run(&call).await?;
-                for ((at, _), _) in some.iter().zip(extended).filter(|(_, is_done)| *is_done) {
-                    answers[*at] = Extended::Until(until);
-                }
-            }
-        }
-        Ok(answers)
     }
 }
 

@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use async_trait::async_trait;
-use recado_core::{
-    AuditEvent, CompanyId, DeadLetter, Job, JobId, Lease, LeaseToken, Payload, RouteName, Timestamp,
-};
+use recado_core::{AuditEvent, CompanyId, DeadLetter, JobId, Payload, RouteName, Timestamp};
 use recado_store::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, GroupCounts, Inspect, JobFilter, JobView,
     LeftOut, Page, PageRequest, StoreReport, StoreResult, TenantFilter, TenantView,
 };
 use redis::Value;
 
-use crate::codec::record::{HeldState, Record, decode_or_mark};
-use crate::codec::token::{Token, read_fence};
+use crate::codec::record::{HeldState, decode_or_mark};
+use crate::codec::token::read_fence;
 use crate::link::{Data, read, unexpected};
 use crate::store::RedisStore;
 use crate::verbs::audit::audit_event;
@@ -25,6 +23,9 @@ use crate::verbs::tenant_stats::add_stats;
 
 /// Heads that are read at once for a list.
 const LIST_HEADS: usize = 256;
+
+/// Number and head of a job in a list, and whether it is leased.
+type HeadRow = (u64, Vec<u8>, bool);
 
 /// A job as it lies in the store.
 #[derive(Debug)]
@@ -85,21 +86,6 @@ impl RedisStore {
         answers.into_iter().map(|answer| Found::read(partition, answer)).collect()
     }
 
-    pub(crate) async fn current_lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>> {
-        let Some(Token { partition, seq, fence }) = self.read_token(token) else { return Ok(None) };
-        let Some(found) = self.pick(partition, &[seq]).await?.pop().flatten() else { return Ok(None) };
-        let Some(held) = found.held.filter(|held| held.fence == fence) else { return Ok(None) };
-        let record = Record::decode(&found.head)?;
-        Ok(Some(Lease {
-            token,
-            attempt: record.job.progress.attempts_started + 1,
-            claimed_at: held.claimed_at,
-            expires_at: held.expires_at,
-            job: Job { data: found.data, ..record.job },
-            lost: None,
-        }))
-    }
-
     /// Scans a partition's jobs below a number for those that a list wants.
     async fn scan_jobs_below(
         &self,
@@ -109,9 +95,8 @@ impl RedisStore {
         now: Timestamp,
     ) -> StoreResult<ScannedRows> {
         let mut call = self.call(&self.scripts.list, partition);
-        let (next, heads): (Option<u64>, Vec<(u64, Vec<u8>, bool)>) =
-            self.run(call.arg(number).arg(LIST_HEADS)).await?;
-        let wanted = |(seq, head, is_held): (u64, Vec<u8>, bool)| {
+        let (next, heads): (Option<u64>, Vec<HeadRow>) = self.run(call.arg(number).arg(LIST_HEADS)).await?;
+        let wanted = |(seq, head, is_held): HeadRow| {
             let record = decode_or_mark(&head, partition, seq)?;
             let has_status = |want| record.status(HeldState::of(is_held), now) == want;
             let is_wanted = filter.is_about(&record.job) && filter.status.is_none_or(has_status);

@@ -3,8 +3,8 @@
 //! Each is decided here by the head that was read, and done by a script if the head is still that one. If it is not,
 //! another caller was faster, and it is decided anew.
 
-use recado_core::{AuditEvent, JobId, NewJob, Payload, Status, Timestamp};
-use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven, StoreError, StoreResult};
+use recado_core::{AuditEvent, JobId, NewJob, Payload, Timestamp};
+use recado_store::{StoreError, StoreResult};
 
 use crate::codec::record::{HeldState, Phase, Record, json};
 use crate::store::RedisStore;
@@ -58,7 +58,7 @@ impl RedisStore {
 
     /// Decides by the job as it is found, and applies the change; decides anew while other callers are faster. Returns
     /// the answer without a change where that was decided.
-    async fn act<A>(
+    pub(crate) async fn act<A>(
         &self,
         id: &JobId,
         terms: ActionTerms<'_>,
@@ -80,68 +80,6 @@ impl RedisStore {
         Err(StoreError::Unavailable(format!(
             "the job changed {TRIES_MAX} times while this was tried; ask again"
         )))
-    }
-
-    pub(crate) async fn cancel_job(&self, id: &JobId, audit: &AuditEvent) -> StoreResult<Cancelled> {
-        let now = audit.timestamp;
-        let decide = |mut record: Record, held| match record.status(held, now) {
-            Status::Cancelled => Err(Cancelled::Already),
-            status @ (Status::Delivering | Status::Sent | Status::Failed | Status::Discarded) => {
-                Err(Cancelled::Refused(status))
-            }
-            // A replay that is called off leaves the dead letter where it was.
-            _ if record.job.progress.replays > 0 => {
-                record.phase = Phase::Dead;
-                Ok(("recall", record))
-            }
-            Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked => {
-                record.end(Phase::Cancelled, now, None);
-                Ok(("cancel", record))
-            }
-        };
-        let terms = ActionTerms { audit, corrected: None, follow_ups: &[] };
-        let done = self.act(id, terms, Cancelled::Unknown, decide).await?;
-        Ok(done.err().unwrap_or(Cancelled::Done))
-    }
-
-    pub(crate) async fn redrive_dead_letter(&self, redrive: &Redrive) -> StoreResult<Redriven> {
-        let decide = |mut record: Record, _| {
-            let job = &mut record.job;
-            match record.phase {
-                Phase::Dead => {}
-                Phase::Live if job.progress.replays > 0 => return Err(Redriven::AlreadyReplaying),
-                _ => return Err(Redriven::Unknown),
-            }
-            record.phase = Phase::Live;
-            job.due_at = redrive.due_at;
-            job.expires_at = redrive.expires_at;
-            job.progress.attempts_spent = 0;
-            job.progress.crashes = 0;
-            job.progress.replays += 1;
-            if let (Some(checksum), Some(data)) = (job.checksum, &redrive.data) {
-                job.checksum = Some(checksum.with_data(data));
-            }
-            Ok(("redrive", record))
-        };
-        let Redrive { id, data, audit, follow_ups, .. } = redrive;
-        let terms = ActionTerms { audit, corrected: data.as_ref(), follow_ups };
-        let done = self.act(id, terms, Redriven::Unknown, decide).await?;
-        Ok(done.err().unwrap_or(Redriven::Done))
-    }
-
-    pub(crate) async fn discard_dead_letter(&self, discard: &Discard) -> StoreResult<Discarded> {
-        let Discard { id, replays, audit, follow_ups } = discard;
-        let decide = |record: Record, _| match record.phase {
-            Phase::Dead if replays.is_some_and(|expected| record.job.progress.replays != expected) => {
-                Err(Discarded::DiedAgain)
-            }
-            Phase::Dead => Ok(give_up(record, audit.timestamp)),
-            Phase::Live if record.job.progress.replays > 0 => Err(Discarded::Replaying),
-            _ => Err(Discarded::Unknown),
-        };
-        let terms = ActionTerms { audit, corrected: None, follow_ups };
-        let done = self.act(id, terms, Discarded::Unknown, decide).await?;
-        Ok(done.err().unwrap_or(Discarded::Done))
     }
 }
 

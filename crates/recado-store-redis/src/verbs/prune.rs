@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recado_core::{AuditEvent, AuditKind, Timestamp};
-use recado_store::{Pruned, Retention, StoreResult};
+use recado_store::{Pruned, StoreResult};
 
 use crate::codec::keys;
 use crate::codec::record::decode_or_report;
@@ -12,29 +12,13 @@ use crate::store::RedisStore;
 use crate::verbs::operator::{ActionTerms, JobBefore, give_up};
 
 /// Most ended jobs, and key-value entries, that one call of prune forgets.
-const PRUNE_MAX: i64 = 1_000;
+pub(crate) const PRUNE_MAX: i64 = 1_000;
 
 /// Most dead letters that one call of prune expires.
 const EXPIRE_MAX: usize = 100;
 
 impl RedisStore {
-    pub(crate) async fn prune_jobs(&self, retention: &Retention, now: Timestamp) -> StoreResult<Pruned> {
-        let mut pruned = Pruned::default();
-        for partition in self.partitions() {
-            self.expire_dead_letters(partition, now, &mut pruned).await?;
-        }
-        let cut = self.excess(retention.ended_max_count).await?;
-        for (partition, kept_at_edge) in self.partitions().zip(cut.kept_at_edge) {
-            let age = i64::try_from(retention.ended_max_age.as_millis()).unwrap_or(i64::MAX);
-            let before = now.as_millis().saturating_sub(age).max(cut.before);
-            self.forget_ended(partition, before, (cut.edge, kept_at_edge), &mut pruned).await?;
-        }
-        pruned.kv_entries = self.prune_kv(PRUNE_MAX, now).await?;
-        pruned.more |= pruned.kv_entries == PRUNE_MAX.cast_unsigned();
-        Ok(pruned)
-    }
-
-    async fn expire_dead_letters(
+    pub(crate) async fn expire_dead_letters(
         &self,
         partition: u16,
         now: Timestamp,
@@ -56,7 +40,7 @@ impl RedisStore {
 
     /// Finds the ended jobs that are too many. What ends meanwhile is newer and changes nothing about them, and neither
     /// does another node that prunes.
-    async fn excess(&self, most: u64) -> StoreResult<Cut> {
+    pub(crate) async fn excess(&self, most: u64) -> StoreResult<Cut> {
         let (mut total, mut oldest) = (0, Vec::new());
         for partition in self.partitions() {
             let numbers: Vec<u64> =
@@ -70,7 +54,7 @@ impl RedisStore {
         Ok(Cut::at(total.saturating_sub(most), &oldest))
     }
 
-    async fn forget_ended(
+    pub(crate) async fn forget_ended(
         &self,
         partition: u16,
         before: i64,
@@ -90,13 +74,13 @@ impl RedisStore {
 
 /// Bounds of the ended jobs to forget because there are too many: the oldest of all partitions, by when they ended.
 #[derive(Debug, PartialEq, Eq)]
-struct Cut {
+pub(crate) struct Cut {
     /// Jobs that ended at or before this are forgotten.
-    before: i64,
+    pub before: i64,
     /// Of the jobs that ended at this time, some are forgotten.
-    edge: i64,
+    pub edge: i64,
     /// Jobs of that time that each partition keeps.
-    kept_at_edge: Vec<u64>,
+    pub kept_at_edge: Vec<u64>,
 }
 
 impl Cut {
