@@ -108,16 +108,11 @@ impl Checkup {
 
     /// Refuses what would lose jobs or cannot run the scripts.
     pub(crate) fn permit(&self) -> Result<(), OpenError> {
-        let mut bad = self.findings();
-        bad.retain(|finding| finding.state == FindingState::Bad);
-        let bad: Vec<_> = bad
-            .iter()
-            .map(|Finding { found, fix, .. }| format!("{found}; {}", fix.as_deref().unwrap_or_default()))
-            .collect();
-        if bad.is_empty() {
-            return Ok(());
-        }
-        Err(OpenError::Unfit(bad.join("\n")))
+        let reason = |Finding { state, found, fix, .. }: Finding| {
+            (state == FindingState::Bad).then(|| format!("{found}; {}", fix.unwrap_or_default()))
+        };
+        let reasons: Vec<_> = self.findings().into_iter().filter_map(reason).collect();
+        if reasons.is_empty() { Ok(()) } else { Err(OpenError::Unfit(reasons.join("\n"))) }
     }
 }
 
@@ -161,20 +156,17 @@ pub(crate) async fn examine(shards: &Shards, timeout: Duration) -> Result<Checku
 }
 
 async fn read_report(master: &Connection, timeout: Duration) -> Result<ServerReport, OpenError> {
-    let deadline = Instant::now() + timeout;
+    let (deadline, at) = (Instant::now() + timeout, master.name());
     let ask = async |command: &Cmd| master.send(command, deadline).await;
     let answer = ask(&redis::cmd("INFO")).await.map_err(|fault| OpenError::of(fault, timeout))?;
     let info = redis::from_redis_value(answer).map_err(|_| {
-        OpenError::Unavailable(format!(
-            "the server at {} does not answer INFO; is it Redis or Valkey?",
-            master.name()
-        ))
+        OpenError::Unavailable(format!("the server at {at} does not answer INFO; is it Redis or Valkey?"))
     })?;
     let mut settings = redis::cmd("CONFIG");
     settings.arg("GET").arg("append*").arg("maxmemory-policy");
     // Managed servers forbid it.
     let settings = ask(&settings).await.ok().and_then(|value| redis::from_redis_value(value).ok());
-    Ok(ServerReport::read(master.name(), &info, settings.unwrap_or_default()))
+    Ok(ServerReport::read(at, &info, settings.unwrap_or_default()))
 }
 
 impl ServerReport {

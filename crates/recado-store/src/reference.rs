@@ -22,9 +22,9 @@ use recado_core::{
 
 use crate::{
     Cancelled, Claim, Claimed, Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
-    Durability, Enqueued, Extended, GroupBy, Inspect, JobFilter, JobStore, JobView, LeftOut, Page,
-    PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreReport, StoreResult,
-    TenantFilter, TenantView, Waker, Wakes,
+    Durability, Enqueued, Extended, GroupBy, GroupCounts, Inspect, JobFilter, JobStore, JobView, LeftOut,
+    Page, PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreReport,
+    StoreResult, TenantFilter, TenantView, Waker, Wakes,
 };
 use audit_log::AuditTrail;
 use key_value::KeyValueTable;
@@ -472,7 +472,11 @@ impl Inspect for ReferenceStore {
         by: GroupBy,
         filter: DeadLetterFilter,
     ) -> StoreResult<Vec<DeadLetterGroup>> {
-        Ok(self.state.lock().groups(by, &filter))
+        let mut groups = GroupCounts::default();
+        for (_, entry) in self.state.lock().dead.iter().filter(|(_, entry)| filter.matches(entry)) {
+            groups.add(by.key_of(entry), 1, entry.last_failure_reason.as_str());
+        }
+        Ok(groups.largest_first())
     }
 
     async fn counts(&self, now: Timestamp) -> StoreResult<Counts> {

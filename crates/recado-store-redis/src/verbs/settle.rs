@@ -62,26 +62,49 @@ impl HeadCache {
     }
 }
 
-/// A settlement of a lease that may be current, with its effects.
-struct PlannedSettlement<'a> {
+/// A settlement of a lease that may be current.
+#[derive(Clone, Copy)]
+struct PossibleSettlement<'a> {
     /// Its place among those that were asked for.
     at: usize,
     token: Token,
     settlement: &'a Settlement,
+}
+
+/// A settlement with its effects.
+struct PlannedSettlement<'a> {
+    of: PossibleSettlement<'a>,
     /// Whose job it is.
     owner: (RouteName, CompanyId),
     destination: Destination,
     /// The job's head from now on.
     head: Vec<u8>,
-    /// The audit record as it is stored, empty if there is none.
+    /// As it is stored.
     audit: Vec<u8>,
     letter: Option<Vec<u8>>,
+}
+
+impl<'a> PossibleSettlement<'a> {
+    /// The audit record as it is stored, empty if there is none.
+    fn stored_audit(&self) -> StoreResult<Vec<u8>> {
+        Ok(self.settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default())
+    }
+
+    /// Computes the effects on the job.
+    fn plan(self, mut record: Record) -> StoreResult<PlannedSettlement<'a>> {
+        let audit = self.stored_audit()?;
+        let (destination, letter) = apply_transition(&mut record, self.settlement)?;
+        record.receipt = Some(receipt_of(self.token, self.settlement, &audit)?);
+        let head = record.encode()?;
+        let owner = (record.job.route, record.job.company);
+        Ok(PlannedSettlement { of: self, owner, destination, head, audit, letter })
+    }
 }
 
 impl PlannedSettlement<'_> {
     /// The values that it shares with those that the script settles in one group.
     fn group(&self) -> (u64, Destination, Timestamp) {
-        (self.token.fence, self.destination, self.settlement.now)
+        (self.of.token.fence, self.destination, self.of.settlement.now)
     }
 }
 
@@ -113,15 +136,17 @@ impl BatchItem for Settlement {
         settlements: &[Self],
     ) -> StoreResult<Vec<Settled>> {
         let mut answers = vec![Settled::Stale; settlements.len()];
-        let token = |(at, settlement): (usize, &Settlement)| Some((at, store.read_token(settlement.token)?));
-        let known: Vec<(usize, Token)> = settlements.iter().enumerate().filter_map(token).collect();
-        for some in known.chunks(CALL_SETTLEMENTS_MAX) {
-            let planned = store.plan_settlements(partition, some, settlements).await?;
+        let possible = settlements.iter().enumerate().filter_map(|(at, settlement)| {
+            let token = store.read_token(settlement.token)?;
+            Some(PossibleSettlement { at, token, settlement })
+        });
+        for some in possible.collect::<Vec<_>>().chunks(CALL_SETTLEMENTS_MAX) {
+            let planned = store.plan_settlements(partition, some).await?;
             for at in store.run_settlements(partition, &planned).await? {
                 answers[at] = Settled::Done;
             }
-            let stale = some.iter().filter(|(at, _)| answers[*at] == Settled::Stale).copied().collect();
-            for at in store.settled_before(partition, stale, settlements).await? {
+            let stale = some.iter().filter(|step| answers[step.at] == Settled::Stale).copied().collect();
+            for at in store.settled_before(partition, stale).await? {
                 answers[at] = Settled::Done;
             }
         }
@@ -134,21 +159,19 @@ impl RedisStore {
     async fn settled_before(
         &self,
         partition: u16,
-        stale: Vec<(usize, Token)>,
-        settlements: &[Settlement],
+        stale: Vec<PossibleSettlement<'_>>,
     ) -> StoreResult<Vec<usize>> {
         if stale.is_empty() {
             return Ok(Vec::new());
         }
-        let seqs = stale.iter().map(|(_, token)| token.seq).collect::<Vec<_>>();
+        let seqs: Vec<u64> = stale.iter().map(|step| step.token.seq).collect();
         let found = self.pick(partition, &seqs).await?;
         let mut before = Vec::new();
-        for ((at, token), found) in stale.into_iter().zip(found) {
+        for (step, found) in stale.into_iter().zip(found) {
             let Some(found) = found else { continue };
-            let audit = settlements[at].audit.as_ref().map(json).transpose()?.unwrap_or_default();
-            let receipt = receipt_of(token, &settlements[at], &audit)?;
+            let receipt = receipt_of(step.token, step.settlement, &step.stored_audit()?)?;
             if Record::decode(&found.head)?.receipt == Some(receipt) {
-                before.push(at);
+                before.push(step.at);
             }
         }
         Ok(before)
@@ -158,26 +181,25 @@ impl RedisStore {
     async fn plan_settlements<'a>(
         &self,
         partition: u16,
-        known: &[(usize, Token)],
-        settlements: &'a [Settlement],
+        possible: &[PossibleSettlement<'a>],
     ) -> StoreResult<Vec<PlannedSettlement<'a>>> {
         let mut heads: Vec<Option<Vec<u8>>> =
-            known.iter().map(|(at, _)| self.heads.get(settlements[*at].token)).collect();
-        let absent: Vec<usize> = (0..known.len()).filter(|nth| heads[*nth].is_none()).collect();
+            possible.iter().map(|step| self.heads.get(step.settlement.token)).collect();
+        let absent: Vec<usize> = (0..possible.len()).filter(|nth| heads[*nth].is_none()).collect();
         if !absent.is_empty() {
             let mut call = self.call(&self.scripts.heads, partition);
             for nth in &absent {
-                call.arg(known[*nth].1);
+                call.arg(possible[*nth].token);
             }
             let found: Vec<Option<Vec<u8>>> = self.run(&call).await?;
             for (nth, head) in absent.into_iter().zip(found) {
                 heads[nth] = head;
             }
         }
-        let mut planned = Vec::with_capacity(known.len());
-        for ((at, token), head) in known.iter().zip(heads) {
+        let mut planned = Vec::with_capacity(possible.len());
+        for (step, head) in possible.iter().zip(heads) {
             let Some(head) = head else { continue };
-            planned.push(plan(*at, *token, &settlements[*at], Record::decode(&head)?)?);
+            planned.push(step.plan(Record::decode(&head)?)?);
         }
         Ok(planned)
     }
@@ -189,14 +211,14 @@ impl RedisStore {
         planned: &[PlannedSettlement<'_>],
     ) -> StoreResult<Vec<usize>> {
         let Some(first) = planned.first() else { return Ok(Vec::new()) };
-        let follow_ups = planned.iter().flat_map(|step| &step.settlement.follow_ups);
+        let follow_ups = planned.iter().flat_map(|step| &step.of.settlement.follow_ups);
         let refused = self.reserve(partition, follow_ups.map(|new| &new.id)).await?;
         let mut call = self.call(&self.scripts.settle, partition);
-        call.arg(self.floor(first.settlement.now, 0));
+        call.arg(self.floor(first.of.settlement.now, 0));
         push_groups(planned, &mut call);
         push_owners(planned, &mut call);
         for (nth, step) in (1_usize..).zip(planned) {
-            for new in step.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
+            for new in step.of.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
                 call.arg(nth);
                 push_new_job(new, &mut call)?;
             }
@@ -207,33 +229,18 @@ impl RedisStore {
         }
         let (mut settled, mut routes) = (Vec::with_capacity(planned.len()), Vec::new());
         for (step, is_done) in planned.iter().zip(answers) {
-            self.heads.remove(step.settlement.token);
+            self.heads.remove(step.of.settlement.token);
             if is_done {
                 if step.destination == Destination::Waiting {
                     routes.push(&step.owner.0);
                 }
-                routes.extend(step.settlement.follow_ups.iter().map(|new| &new.route));
-                settled.push(step.at);
+                routes.extend(step.of.settlement.follow_ups.iter().map(|new| &new.route));
+                settled.push(step.of.at);
             }
         }
         self.wakeups.announce(&self.link, routes.into_iter());
         Ok(settled)
     }
-}
-
-/// Computes the effects of a settlement on a job.
-fn plan<'a>(
-    at: usize,
-    token: Token,
-    settlement: &'a Settlement,
-    mut record: Record,
-) -> StoreResult<PlannedSettlement<'a>> {
-    let audit = settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default();
-    let (destination, letter) = apply_transition(&mut record, settlement)?;
-    record.receipt = Some(receipt_of(token, settlement, &audit)?);
-    let head = record.encode()?;
-    let owner = (record.job.route, record.job.company);
-    Ok(PlannedSettlement { at, token, settlement, owner, destination, head, audit, letter })
 }
 
 /// Pushes the settlements. Those in a row that share a group go together: the script does much of its work once for all
@@ -244,8 +251,8 @@ fn push_groups(planned: &[PlannedSettlement<'_>], call: &mut ScriptCall<'_>) {
     for group in groups() {
         let (fence, destination, now) = group[0].group();
         call.arg(fence_arg(fence)).arg(&[destination as u8]).arg(now.as_millis()).arg(group.len());
-        for PlannedSettlement { token, head, audit, letter, .. } in group {
-            call.arg(token.seq).arg(head).arg(audit).arg(letter);
+        for PlannedSettlement { of, head, audit, letter, .. } in group {
+            call.arg(of.token.seq).arg(head).arg(audit).arg(letter);
         }
     }
 }

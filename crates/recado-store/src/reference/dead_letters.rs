@@ -3,7 +3,6 @@
 use recado_core::{Burial, DeadLetter};
 
 use super::{Phase, State};
-use crate::{DeadLetterFilter, DeadLetterGroup, GroupBy, GroupCounts};
 
 impl State {
     /// Moves a job to the dead letter queue. One whose replay failed keeps its place there.
@@ -26,14 +25,5 @@ impl State {
         self.last_dead = self.last_dead.max(number);
         let at = self.dead.partition_point(|(other, _)| *other < number);
         self.dead.insert(at, (number, entry));
-    }
-
-    /// Counts the entries that match, by what they have in common; the largest group first.
-    pub fn groups(&self, by: GroupBy, filter: &DeadLetterFilter) -> Vec<DeadLetterGroup> {
-        let mut groups = GroupCounts::default();
-        for (_, entry) in self.dead.iter().filter(|(_, entry)| filter.matches(entry)) {
-            groups.add(by.key_of(entry), 1, entry.last_failure_reason.as_str());
-        }
-        groups.largest_first()
     }
 }

@@ -43,15 +43,6 @@ impl State {
         Adopted::Done
     }
 
-    pub fn list_snapshots(&self, after: Option<u64>, limit: usize) -> Page<JobSnapshot> {
-        let rest = self.records.iter().filter(|record| after.is_none_or(|after| record.seq > after));
-        let mut taken: Vec<&StoredJob> = rest.take(limit + 1).collect();
-        let more = taken.len() > limit;
-        taken.truncate(limit);
-        let next = taken.last().map(|record| record.seq).filter(|_| more);
-        Page { items: taken.into_iter().map(|record| self.snapshot(record)).collect(), next }
-    }
-
     pub fn snapshot(&self, record: &StoredJob) -> JobSnapshot {
         JobSnapshot {
             job: record.job.clone(),
@@ -115,7 +106,13 @@ impl Transfer for ReferenceStore {
     }
 
     async fn snapshots(&self, after: Option<u64>, limit: usize) -> StoreResult<Page<JobSnapshot>> {
-        Ok(self.state.lock().list_snapshots(after, limit))
+        let state = self.state.lock();
+        let rest = state.records.iter().filter(|record| after.is_none_or(|after| record.seq > after));
+        let mut taken: Vec<&StoredJob> = rest.take(limit + 1).collect();
+        let more = taken.len() > limit;
+        taken.truncate(limit);
+        let next = taken.last().map(|record| record.seq).filter(|_| more);
+        Ok(Page { items: taken.into_iter().map(|record| state.snapshot(record)).collect(), next })
     }
 
     async fn snapshot(&self, id: &JobId) -> StoreResult<Option<JobSnapshot>> {
