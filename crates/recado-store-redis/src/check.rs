@@ -4,19 +4,17 @@
 //! lacks what the scripts need. Everything else is told, with what to do about it. Where a managed server hides
 //! its settings, `INFO` is read as far as it goes and the rest is said to be unknown.
 
-mod info;
-
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use recado_core::Random;
 use recado_store::Durability;
-use redis::Cmd;
+use redis::{Cmd, InfoDict};
 use tokio::time::Instant;
 
 use crate::link::{Connection, OpenError, Reading, RedisOptions, Shards};
-pub use info::Info;
 
 const MAJOR_VERSION_MIN: u64 = 7;
 
@@ -27,8 +25,16 @@ const EXAMINE_EVERY: Duration = Duration::from_secs(30);
 /// From this share of its memory on, a server is worth a note.
 const MEMORY_HIGH: f64 = 0.8;
 
-const ROLE: &str = "store role";
 const MEMORY: &str = "store memory";
+
+/// Durabilities by how much a crash can take, the least first.
+const BY_LOSS: [Durability; 5] = [
+    Durability::Fsync,
+    Durability::EverySecond,
+    Durability::Eventually,
+    Durability::Unknown,
+    Durability::Memory,
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingState {
@@ -78,11 +84,8 @@ impl Checkup {
 
     /// The durability of the weakest master: what a crash of its machine can take.
     pub fn durability(&self) -> Durability {
-        self.servers
-            .iter()
-            .map(ServerReport::durability)
-            .max_by_key(|durability| loss(*durability))
-            .unwrap_or(Durability::Unknown)
+        let loss = |durability: &Durability| BY_LOSS.iter().position(|other| other == durability);
+        self.servers.iter().map(ServerReport::durability).max_by_key(loss).unwrap_or_default()
     }
 
     /// The results of all checks, one server after the other.
@@ -105,16 +108,11 @@ impl Checkup {
 
     /// Refuses what would lose jobs or cannot run the scripts.
     pub(crate) fn permit(&self) -> Result<(), OpenError> {
-        let bad: Vec<_> =
-            self.findings().into_iter().filter(|finding| finding.state == FindingState::Bad).collect();
-        if bad.is_empty() {
-            return Ok(());
-        }
-        let told = |finding: &Finding| match &finding.fix {
-            Some(fix) => format!("{}; {fix}", finding.found),
-            None => finding.found.clone(),
+        let reason = |Finding { state, found, fix, .. }: Finding| {
+            (state == FindingState::Bad).then(|| format!("{found}; {}", fix.unwrap_or_default()))
         };
-        Err(OpenError::Unfit(bad.iter().map(told).collect::<Vec<_>>().join("\n")))
+        let reasons: Vec<_> = self.findings().into_iter().filter_map(reason).collect();
+        if reasons.is_empty() { Ok(()) } else { Err(OpenError::Unfit(reasons.join("\n"))) }
     }
 }
 
@@ -146,17 +144,6 @@ impl Health {
     }
 }
 
-/// Orders durabilities by how much a crash can take.
-fn loss(durability: Durability) -> u8 {
-    match durability {
-        Durability::Fsync => 0,
-        Durability::EverySecond => 1,
-        Durability::Eventually => 2,
-        Durability::Unknown => 3,
-        Durability::Memory => 4,
-    }
-}
-
 /// Asks every master.
 pub(crate) async fn examine(shards: &Shards, timeout: Duration) -> Result<Checkup, OpenError> {
     let mut servers = Vec::new();
@@ -169,41 +156,35 @@ pub(crate) async fn examine(shards: &Shards, timeout: Duration) -> Result<Checku
 }
 
 async fn read_report(master: &Connection, timeout: Duration) -> Result<ServerReport, OpenError> {
-    let deadline = Instant::now() + timeout;
+    let (deadline, at) = (Instant::now() + timeout, master.name());
     let ask = async |command: &Cmd| master.send(command, deadline).await;
     let answer = ask(&redis::cmd("INFO")).await.map_err(|fault| OpenError::of(fault, timeout))?;
-    let info = Info::read(&answer).ok_or_else(|| {
-        OpenError::Unavailable(format!(
-            "the server at {} does not answer INFO; is it Redis or Valkey?",
-            master.name()
-        ))
+    let info = redis::from_redis_value(answer).map_err(|_| {
+        OpenError::Unavailable(format!("the server at {at} does not answer INFO; is it Redis or Valkey?"))
     })?;
     let mut settings = redis::cmd("CONFIG");
     settings.arg("GET").arg("append*").arg("maxmemory-policy");
     // Managed servers forbid it.
-    let settings = ask(&settings).await.ok().and_then(|value| Info::of_pairs(&value)).unwrap_or_default();
-    Ok(ServerReport::read(master.name(), &info, &settings))
+    let settings = ask(&settings).await.ok().and_then(|value| redis::from_redis_value(value).ok());
+    Ok(ServerReport::read(at, &info, settings.unwrap_or_default()))
 }
 
 impl ServerReport {
-    fn read(at: Arc<str>, info: &Info, settings: &Info) -> Self {
-        let text = |name: &str| settings.get(name).map(str::to_owned);
+    fn read(at: Arc<str>, info: &InfoDict, mut settings: HashMap<String, String>) -> Self {
         let (product, version) = match info.get("valkey_version") {
             Some(version) => ("Valkey", version),
-            None => ("Redis", info.get("redis_version").unwrap_or("of unknown version")),
+            None => ("Redis", info.get("redis_version").unwrap_or_else(|| "of unknown version".to_owned())),
         };
+        let append_only = settings.get("appendonly").map(|setting| setting == "yes");
         ServerReport {
             at,
             product,
-            version: version.to_owned(),
-            role: info.get("role").map(str::to_owned),
-            unexpected_cluster: info.number("cluster_enabled") == Some(1),
-            append_only: settings
-                .get("appendonly")
-                .map(|setting| setting == "yes")
-                .or_else(|| info.number("aof_enabled").map(|enabled| enabled == 1)),
-            append_fsync: text("appendfsync"),
-            eviction: text("maxmemory-policy").or_else(|| info.get("maxmemory_policy").map(str::to_owned)),
+            version,
+            role: info.get("role"),
+            unexpected_cluster: info.get("cluster_enabled") == Some(true),
+            append_only: append_only.or_else(|| info.get("aof_enabled")),
+            append_fsync: settings.remove("appendfsync"),
+            eviction: settings.remove("maxmemory-policy").or_else(|| info.get("maxmemory_policy")),
             memory: Reading::of(info),
         }
     }
@@ -221,131 +202,112 @@ impl ServerReport {
     fn findings(&self) -> Vec<Finding> {
         let mut findings = vec![self.version_finding()];
         findings.extend(self.role_finding());
-        findings.push(self.eviction_finding());
-        findings.push(self.durability_finding());
-        findings.push(self.memory_finding());
+        findings.extend([self.eviction_finding(), self.durability_finding(), self.memory_finding()]);
         findings
     }
 
     fn version_finding(&self) -> Finding {
+        let what = "store version";
         let found = format!("{} {} at {}", self.product, self.version, self.at);
-        let major = self.version.split('.').next().and_then(|major| major.parse::<u64>().ok());
-        match major {
-            Some(major) if major >= MAJOR_VERSION_MIN => good("store version", found),
-            Some(_) => bad(
-                "store version",
-                format!("{found} is too old"),
-                "use Redis 7 or Valkey 7.2, or a later one",
-            ),
-            None => note("store version", found, "see that it is Redis 7, Valkey 7.2 or later"),
+        match self.version.split('.').next().and_then(|major| major.parse::<u64>().ok()) {
+            Some(major) if major >= MAJOR_VERSION_MIN => good(what, found),
+            Some(_) => bad(what, format!("{found} is too old"), "use Redis 7 or Valkey 7.2, or a later one"),
+            None => note(what, found, "see that it is Redis 7, Valkey 7.2 or later"),
         }
     }
 
     fn role_finding(&self) -> Option<Finding> {
-        match self.role.as_deref() {
-            _ if self.unexpected_cluster => Some(bad(
-                ROLE,
-                format!("{} at {} is part of a Cluster", self.product, self.at),
+        let (found, fix) = match self.role.as_deref() {
+            _ if self.unexpected_cluster => (
+                "is part of a Cluster",
                 "write redis+cluster://… in the store's URL: a single member has only some of the keys",
-            )),
-            Some("slave") => Some(bad(
-                ROLE,
-                format!("{} at {} is a replica and takes no writes", self.product, self.at),
+            ),
+            Some("slave") => (
+                "is a replica and takes no writes",
                 "name the master in the store's URL, or use redis+sentinel://… so that it is found",
-            )),
-            _ => None,
-        }
+            ),
+            _ => return None,
+        };
+        Some(bad("store role", format!("{} at {} {found}", self.product, self.at), fix))
     }
 
     fn eviction_finding(&self) -> Finding {
-        let what = "store eviction";
+        let (what, at) = ("store eviction", &self.at);
         match self.eviction.as_deref() {
-            Some("noeviction") => good(what, format!("maxmemory-policy at {} is noeviction", self.at)),
+            Some("noeviction") => good(what, format!("maxmemory-policy at {at} is noeviction")),
             Some(policy) => bad(
                 what,
                 format!(
-                    "{} at {} throws keys away when it is full (maxmemory-policy {policy}), and with them jobs",
-                    self.product, self.at
+                    "{} at {at} throws keys away when it is full (maxmemory-policy {policy}), and with them jobs",
+                    self.product
                 ),
                 "run `redis-cli CONFIG SET maxmemory-policy noeviction`, and write `maxmemory-policy noeviction` into redis.conf",
             ),
             None => note(
                 what,
-                format!("the server at {} hides its maxmemory-policy", self.at),
+                format!("the server at {at} hides its maxmemory-policy"),
                 "see that it is noeviction: with any other, jobs vanish when the memory is full",
             ),
         }
     }
 
     fn durability_finding(&self) -> Finding {
-        let what = "store durability";
+        let (what, at) = ("store durability", &self.at);
         let always = "for none at all: `redis-cli CONFIG SET appendfsync always`, and `appendfsync always` in redis.conf";
-        match self.durability() {
+        let (found, fix) = match self.durability() {
             Durability::Fsync => {
-                good(what, format!("{} forces every write to disk before it answers", self.at))
+                return good(what, format!("{at} forces every write to disk before it answers"));
             }
-            Durability::EverySecond => note(
-                what,
+            Durability::EverySecond => (
                 format!(
-                    "{} writes to disk every second: a crash of its machine loses up to two seconds of jobs that were accepted",
-                    self.at
+                    "{at} writes to disk every second: a crash of its machine loses up to two seconds of jobs that were accepted"
                 ),
                 always,
             ),
-            Durability::Eventually => note(
-                what,
+            Durability::Eventually => (
                 format!(
-                    "{} leaves writing to disk to its kernel: a crash of its machine loses up to half a minute of jobs that were accepted",
-                    self.at
+                    "{at} leaves writing to disk to its kernel: a crash of its machine loses up to half a minute of jobs that were accepted"
                 ),
                 always,
             ),
-            Durability::Memory => note(
-                what,
+            Durability::Memory => (
                 format!(
-                    "{} has no append-only file: a crash or a restart loses every job since its last snapshot",
-                    self.at
+                    "{at} has no append-only file: a crash or a restart loses every job since its last snapshot"
                 ),
                 "run `redis-cli CONFIG SET appendonly yes`, and write `appendonly yes` and `appendfsync everysec` (or `always`) into redis.conf",
             ),
-            Durability::Unknown => note(
-                what,
-                format!("the server at {} hides whether and when it writes to disk", self.at),
+            Durability::Unknown => (
+                format!("the server at {at} hides whether and when it writes to disk"),
                 "see in its provider's console that appendonly is yes, and what appendfsync is",
             ),
-        }
+        };
+        note(what, found, fix)
     }
 
     fn memory_finding(&self) -> Finding {
-        let what = MEMORY;
+        let at = &self.at;
         let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
-        let Some(memory) = self.memory else {
-            return note(
-                what,
-                format!("the server at {} hides its memory", self.at),
-                "watch it in its provider's console",
-            );
-        };
-        let used = megabytes(memory.used_bytes);
-        let (Some(max), Some(fraction)) = (memory.max_bytes, memory.fraction()) else {
-            return note(
-                what,
+        let (found, fix) = match self.memory {
+            None => (format!("the server at {at} hides its memory"), "watch it in its provider's console"),
+            Some(Reading { used_bytes, max_bytes: None }) => (
                 format!(
-                    "{used} MB used at {}, without a limit: it grows until its machine has no more",
-                    self.at
+                    "{} MB used at {at}, without a limit: it grows until its machine has no more",
+                    megabytes(used_bytes)
                 ),
                 "set maxmemory to what the machine can spare, such as `maxmemory 512mb`: then a full store refuses jobs instead of dying",
-            );
-        };
-        let found = format!("{used} of {} MB used at {}", megabytes(max), self.at);
-        match fraction >= MEMORY_HIGH {
-            true => note(
-                what,
-                found,
-                "raise maxmemory, or let the queues and the dead letters drain: a full store refuses jobs",
             ),
-            false => good(what, found),
-        }
+            Some(memory @ Reading { used_bytes, max_bytes: Some(max) }) => {
+                let found = format!("{} of {} MB used at {at}", megabytes(used_bytes), megabytes(max));
+                if memory.fraction().is_none_or(|fraction| fraction < MEMORY_HIGH) {
+                    return good(MEMORY, found);
+                }
+                (
+                    found,
+                    "raise maxmemory, or let the queues and the dead letters drain: a full store refuses jobs",
+                )
+            }
+        };
+        note(MEMORY, found, fix)
     }
 }
 

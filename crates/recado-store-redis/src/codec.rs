@@ -1,6 +1,5 @@
 //! Keys, records and answers as bytes.
 
-pub(crate) mod answer;
 pub(crate) mod bytes;
 pub(crate) mod dead_letter;
 pub(crate) mod keys;

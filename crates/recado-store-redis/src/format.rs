@@ -6,12 +6,9 @@
 
 pub(crate) mod upgrade;
 
-use std::sync::{OnceLock, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
-use recado_store::StoreError;
-
-use crate::codec::answer::Answer;
 use crate::codec::keys::Root;
 use crate::link::{Link, OpenError};
 use crate::store::Shared;
@@ -21,19 +18,6 @@ pub const FORMAT_VERSION: u32 = 2;
 
 /// Interval of checks, and so the longest time that a server that lost the format is without it.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-
-/// Remembers that the store was found to have another format than the one that was opened.
-#[derive(Debug, Default)]
-pub(crate) struct Format {
-    changed: OnceLock<String>,
-}
-
-impl Format {
-    /// An error once the store is another one than was opened: nothing may be read from it or written to it.
-    pub fn still_fits(&self) -> Result<(), StoreError> {
-        self.changed.get().map_or(Ok(()), |why| Err(StoreError::Broken(why.clone())))
-    }
-}
 
 /// The version of a partition that has the expected number of partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +44,7 @@ pub(crate) async fn keep(store: Weak<Shared>) {
                 // A server that does not answer is asked again.
                 Ok(FoundVersion::Current) | Err(_) => continue,
             };
-            let _ = store.format.changed.set(format!(
+            let _ = store.format_changed.set(format!(
                 "Redis was emptied or given other data while this node was running, and what is there now is another \
                  store: {why}. Give all nodes the same settings, and start them again; what was there before is in \
                  backups of Redis alone"
@@ -75,17 +59,14 @@ pub(crate) async fn check(link: &Link, root: &Root, partitions: u16) -> Result<F
     let (key, new) = (root.key("format"), text(FORMAT_VERSION, partitions));
     let mut command = redis::cmd("SET");
     command.arg(&key).arg(&new).arg("NX").arg("GET");
-    let found = link.command(&command, &key).await.map(Answer).map_err(OpenError::unavailable)?;
-    let found = found.there().map_or(Ok(new), Answer::text).map_err(OpenError::unavailable)?;
-    read_version(&found, partitions)
+    let found: Option<String> = link.command(&command).await?;
+    read_version(&found.unwrap_or(new), partitions)
 }
 
 /// Reads the number of partitions of an existing store, and writes nothing.
 pub async fn found_partitions(link: &Link, root: &Root) -> Result<Option<u16>, OpenError> {
-    let key = root.key("format");
-    let found = link.command(redis::cmd("GET").arg(&key), &key).await.map(Answer);
-    let Some(found) = found.map_err(OpenError::unavailable)?.there() else { return Ok(None) };
-    let found = found.text().map_err(OpenError::unavailable)?;
+    let found: Option<String> = link.command(redis::cmd("GET").arg(root.key("format"))).await?;
+    let Some(found) = found else { return Ok(None) };
     let partitions = found.split_once(' ').and_then(|(_, partitions)| partitions.parse().ok());
     let partitions = partitions.unwrap_or(1);
     read_version(&found, partitions).map(|_| Some(partitions))

@@ -19,6 +19,7 @@
 //! Deliberately absent: reading from replicas (they may be behind), transactions (every verb is one script),
 //! and what any key means.
 
+mod answer;
 mod clock;
 mod cluster;
 mod connection;
@@ -30,19 +31,19 @@ mod shards;
 mod slots;
 mod url;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{Random, Timestamp};
-use recado_store::StoreError;
-use redis::{Cmd, Value};
+use recado_core::Random;
+use recado_store::StoreResult;
+use redis::{Cmd, FromRedisValue, ServerErrorKind, ToRedisArgs, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::check::{Checkup, Health};
 use crate::orphan_grace::ORPHAN_GRACE;
+pub(crate) use answer::{Data, read, unexpected};
 pub use clock::ServerClock;
 pub use fault::OpenError;
 pub use hints::Hint;
@@ -121,50 +122,50 @@ impl fmt::Debug for RedisOptions {
 ///
 /// A script that has to run on a full server begins with `#!lua flags=allow-oom`; any other is refused before
 /// its first write. One that finds what it reads to be impossible answers
-/// `redis.error_reply('BROKEN …')`, which becomes [`StoreError::Broken`].
+/// `redis.error_reply('BROKEN …')`, which becomes [`StoreError::Broken`](recado_store::StoreError::Broken).
 #[derive(Debug)]
 pub struct Script {
     pub name: &'static str,
-    source: Box<str>,
+    source: &'static str,
     sha: Box<str>,
 }
 
 impl Script {
-    pub fn new(name: &'static str, source: impl Into<Box<str>>) -> Self {
-        let source = source.into();
-        let sha = redis::Script::new(&source).get_hash().into();
-        Script { name, source, sha }
+    pub fn new(name: &'static str, source: &'static str) -> Self {
+        Script { name, source, sha: redis::Script::new(source).get_hash().into() }
+    }
+
+    /// Begins a call on these keys, which are of one slot. Its arguments follow.
+    pub fn on(&self, keys: &[&[u8]]) -> ScriptCall<'_> {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&*self.sha).arg(keys.len()).arg(keys);
+        ScriptCall { script: self, command }
     }
 }
 
-/// An argument of a script.
-#[derive(Debug, Clone)]
-pub enum Arg<'a> {
-    Bytes(Cow<'a, [u8]>),
-    Int(i64),
+/// A call of a script by its hash.
+#[derive(Debug)]
+pub struct ScriptCall<'a> {
+    script: &'a Script,
+    command: Cmd,
 }
 
-impl<'a> From<&'a [u8]> for Arg<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Arg::Bytes(Cow::Borrowed(bytes))
+impl ScriptCall<'_> {
+    pub fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
+        self.command.arg(arg);
+        self
     }
-}
 
-impl<'a> From<&'a str> for Arg<'a> {
-    fn from(text: &'a str) -> Self {
-        Arg::Bytes(Cow::Borrowed(text.as_bytes()))
-    }
-}
-
-impl From<Vec<u8>> for Arg<'_> {
-    fn from(bytes: Vec<u8>) -> Self {
-        Arg::Bytes(Cow::Owned(bytes))
-    }
-}
-
-impl From<i64> for Arg<'_> {
-    fn from(number: i64) -> Self {
-        Arg::Int(number)
+    /// The same call with the whole script, for a server that does not know the hash.
+    fn with_source(&self) -> Cmd {
+        let mut whole = redis::cmd("EVAL");
+        whole.arg(self.script.source);
+        for arg in self.command.args_iter().skip(2) {
+            if let redis::Arg::Simple(bytes) = arg {
+                whole.arg(bytes);
+            }
+        }
+        whole
     }
 }
 
@@ -196,25 +197,26 @@ impl Link {
         Ok(Link { shards, timeout: options.timeout, clock, hints, memory, health, _tasks: tasks })
     }
 
-    /// Runs a script where `keys[0]` is. All keys are of one slot.
-    pub async fn run(&self, script: &Script, keys: &[&[u8]], args: &[Arg<'_>]) -> Result<Value, StoreError> {
+    /// Runs a script where its first key is.
+    pub async fn run<T: FromRedisValue>(&self, call: &ScriptCall<'_>) -> StoreResult<T> {
         let deadline = Instant::now() + self.timeout;
-        let key = keys.first().copied().unwrap_or_default();
-        let known = eval("EVALSHA", &script.sha, keys, args);
-        let answer = match self.shards.send(key, &known, deadline).await {
-            Err(fault) if fault.is_unknown_script() => {
-                let whole = eval("EVAL", &script.source, keys, args);
-                self.shards.send(key, &whole, deadline).await
+        let key = argument(&call.command, 3);
+        let answer = match self.shards.send(key, &call.command, deadline).await {
+            Err(fault) if fault.server_kind() == Some(ServerErrorKind::NoScript) => {
+                self.shards.send(key, &call.with_source(), deadline).await
             }
             answer => answer,
         };
-        answer.map_err(|fault| fault.into_store_error(script.name, self.timeout))
+        read(answer.map_err(|fault| fault.into_store_error(call.script.name, self.timeout))?)
     }
 
-    /// Sends a command to where `key` is.
-    pub async fn command(&self, command: &Cmd, key: &[u8]) -> Result<Value, StoreError> {
-        let deadline = Instant::now() + self.timeout;
-        let answer = self.shards.send(key, command, deadline).await;
+    /// Sends a command to where its first argument is, which is a key.
+    pub async fn command<T: FromRedisValue>(&self, command: &Cmd) -> StoreResult<T> {
+        read(self.send(argument(command, 1), command).await?)
+    }
+
+    async fn send(&self, key: &[u8], command: &Cmd) -> StoreResult<Value> {
+        let answer = self.shards.send(key, command, Instant::now() + self.timeout).await;
         answer.map_err(|fault| fault.into_store_error("command", self.timeout))
     }
 
@@ -224,15 +226,10 @@ impl Link {
     }
 
     /// Measures the round trip to the first partition's server.
-    pub async fn ping(&self) -> Result<Duration, StoreError> {
+    pub async fn ping(&self) -> StoreResult<Duration> {
         let sent_at = Instant::now();
-        self.command(&redis::cmd("PING"), self.clock.key()).await?;
+        self.send(self.clock.key(), &redis::cmd("PING")).await?;
         Ok(sent_at.elapsed())
-    }
-
-    /// The server's time. Never runs backwards.
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
     }
 
     pub fn clock(&self) -> ServerClock {
@@ -242,18 +239,18 @@ impl Link {
     /// Publishes a hint to the other nodes about something that they would find out by themselves later. It is lost
     /// without a trace when it cannot be sent now. Scripts may `PUBLISH` to [`Link::channel`] themselves.
     pub fn publish(&self, text: &str) {
-        self.hints.publish(text);
+        let _ = self.hints.outgoing.try_send(text.into());
     }
 
     /// The channel that hints are on.
     pub fn channel(&self) -> &str {
-        self.hints.channel()
+        &self.hints.channel
     }
 
     /// Hints that this and other nodes publish, from now on. A receiver that lags has missed some; so have
     /// all after [`Hint::Missed`].
     pub fn subscribe(&self) -> tokio::sync::broadcast::Receiver<Hint> {
-        self.hints.subscribe()
+        self.hints.said.subscribe()
     }
 
     /// The servers' latest reports on themselves.
@@ -266,17 +263,10 @@ impl Link {
     }
 }
 
-fn eval(verb: &str, script: &str, keys: &[&[u8]], args: &[Arg<'_>]) -> Cmd {
-    let mut command = redis::cmd(verb);
-    command.arg(script).arg(keys.len());
-    for key in keys {
-        command.arg(*key);
+/// The argument of a command in this place.
+fn argument(command: &Cmd, at: usize) -> &[u8] {
+    match command.args_iter().nth(at) {
+        Some(redis::Arg::Simple(bytes)) => bytes,
+        _ => b"",
     }
-    for arg in args {
-        match arg {
-            Arg::Bytes(bytes) => command.arg(bytes.as_ref()),
-            Arg::Int(number) => command.arg(*number),
-        };
-    }
-    command
 }

@@ -7,6 +7,7 @@ pub(crate) mod claim;
 pub(crate) mod dead_letters;
 pub(crate) mod enqueue;
 pub(crate) mod inspect;
+pub(crate) mod job_store;
 pub(crate) mod key_value;
 pub(crate) mod merge;
 pub(crate) mod operator;

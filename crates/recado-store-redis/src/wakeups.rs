@@ -14,13 +14,13 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::link::{Hint, Link};
 
-/// The text of a hint that key-value entries changed. No route has this name.
+/// Stands for the route in a hint that key-value entries changed. No route has this name.
 const KV_CHANGED: &str = "/notes";
 
 #[derive(Debug)]
 pub struct Wakeups {
+    /// Callers that wait for changed key-value entries wait for [`KV_CHANGED`].
     routes: Wakes,
-    key_value: Wakes,
     /// Routes that a caller has waited for.
     waited_for: Mutex<HashSet<RouteName>>,
     /// Tells this process's own hints from those of others.
@@ -31,7 +31,6 @@ impl Wakeups {
     pub fn new(random: &Random) -> Self {
         Wakeups {
             routes: Wakes::default(),
-            key_value: Wakes::default(),
             waited_for: Mutex::default(),
             node: format!("{:016x}", random.next_u64()).into(),
         }
@@ -43,36 +42,26 @@ impl Wakeups {
     }
 
     pub fn kv_waker(&self) -> Waker {
-        self.key_value.waker(&kv_room())
-    }
-
-    fn wake(&self, route: &RouteName) {
-        self.routes.wake(route);
-    }
-
-    fn wake_kv(&self) {
-        self.key_value.wake(&kv_room());
+        self.waker(&RouteName::trusted(KV_CHANGED))
     }
 
     fn wake_all(&self) {
         let routes: Vec<RouteName> = self.waited_for.lock().iter().cloned().collect();
-        routes.iter().for_each(|route| self.wake(route));
-        self.wake_kv();
+        routes.iter().for_each(|route| self.routes.wake(route));
     }
 
     /// Wakes callers that wait for these routes, here and on the other nodes.
     pub fn announce<'a>(&self, link: &Link, routes: impl Iterator<Item = &'a RouteName>) {
         let routes: HashSet<&RouteName> = routes.collect();
         for route in routes {
-            self.wake(route);
+            self.routes.wake(route);
             link.publish(&format!("{} {route}", self.node));
         }
     }
 
     /// Wakes callers that wait for changed key-value entries, here and on the other nodes.
     pub fn announce_kv(&self, link: &Link) {
-        self.wake_kv();
-        link.publish(&format!("{} {KV_CHANGED}", self.node));
+        self.announce(link, [&RouteName::trusted(KV_CHANGED)].into_iter());
     }
 
     /// Wakes callers for other nodes' hints, and all of them once every `at_least`.
@@ -97,18 +86,12 @@ impl Wakeups {
     fn on_hint(&self, text: &str) {
         match text.split_once(' ') {
             Some((node, _)) if *node == *self.node => {}
-            Some((_, KV_CHANGED)) => self.wake_kv(),
             Some((_, route)) => {
                 // Only known routes: an entry for every name that is ever heard would be a leak.
                 let known = self.waited_for.lock().get(route).cloned();
-                known.iter().for_each(|route| self.wake(route));
+                known.iter().for_each(|route| self.routes.wake(route));
             }
             None => {}
         }
     }
-}
-
-/// The one room of key-value waiters.
-fn kv_room() -> RouteName {
-    RouteName::trusted(KV_CHANGED)
 }

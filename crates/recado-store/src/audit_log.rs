@@ -3,17 +3,17 @@
 use async_trait::async_trait;
 use recado_core::{AuditEvent, Timestamp};
 
-use crate::error::StoreError;
+use crate::error::StoreResult;
 
 /// The audit trail: appended to by every write, read and trimmed by the archiver.
 #[async_trait]
 pub trait AuditLog: Send + Sync + std::fmt::Debug + 'static {
     /// Appends to the audit trail.
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
+    async fn record(&self, events: Vec<AuditEvent>) -> StoreResult<()>;
 
     /// Forgets records that were archived, a bounded number of the oldest, and says how many went. As long as some
     /// go there may be more.
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError>;
+    async fn trim_audit(&self, trim: AuditTrim) -> StoreResult<u64>;
 
     /// Parts that the trail is kept in; order holds within each.
     fn audit_parts(&self) -> u16 {
@@ -22,7 +22,7 @@ pub trait AuditLog: Send + Sync + std::fmt::Debug + 'static {
 
     /// The trail itself, records that belong to no job included, for the archiver: every record given here is
     /// durable. Records that came with an adopted job as archived are not given.
-    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> StoreResult<Vec<AuditRecord>>;
 }
 
 /// A record of the trail under its number. Within a part of the trail numbers rise, and none is given twice in a

@@ -1,5 +1,8 @@
 //! The errors of a store.
 
+/// The answer of a store's call.
+pub type StoreResult<T> = Result<T, StoreError>;
+
 /// Split by what the caller does next.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use recado_core::{AuditEvent, CompanyId, DeadLetter, Job, JobId, Payload, RouteName, Status, Timestamp};
 
-use crate::error::StoreError;
+use crate::error::StoreResult;
 
 /// Read queries over jobs and dead letters. None of them counts by scanning the jobs that wait.
 #[async_trait]
@@ -13,38 +13,33 @@ pub trait Inspect: Send + Sync + std::fmt::Debug + 'static {
     /// Returns the durability of its answers right now. Known without a request, so that every answer can say it.
     fn durability(&self) -> Durability;
 
-    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError>;
+    async fn job(&self, id: &JobId, now: Timestamp) -> StoreResult<Option<JobView>>;
 
     /// Newest first.
-    async fn jobs(
-        &self,
-        filter: JobFilter,
-        page: PageRequest,
-        now: Timestamp,
-    ) -> Result<Page<JobView>, StoreError>;
+    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> StoreResult<Page<JobView>>;
 
-    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError>;
+    async fn audit(&self, id: &JobId) -> StoreResult<Vec<AuditEvent>>;
 
-    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError>;
+    async fn dead_letter(&self, id: &JobId) -> StoreResult<Option<DeadLetter>>;
 
     /// Newest first, by when each entered the queue: a replay that fails again has never left it.
     async fn dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
-    ) -> Result<Page<DeadLetter>, StoreError>;
+    ) -> StoreResult<Page<DeadLetter>>;
 
     /// Those that have been in the queue longest, first of all; none that is replaying.
-    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError>;
+    async fn oldest_dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetter>>;
 
     /// Largest group first.
     async fn dead_letter_groups(
         &self,
         by: GroupBy,
         filter: DeadLetterFilter,
-    ) -> Result<Vec<DeadLetterGroup>, StoreError>;
+    ) -> StoreResult<Vec<DeadLetterGroup>>;
 
-    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
+    async fn counts(&self, now: Timestamp) -> StoreResult<Counts>;
 
     /// The time since when the oldest unclaimed job has been due, for each route that has one; the companies
     /// in `left_out` do not count. Where very many tenants wait, a store may ask only those that have waited
@@ -53,13 +48,13 @@ pub trait Inspect: Send + Sync + std::fmt::Debug + 'static {
         &self,
         left_out: &LeftOut,
         now: Timestamp,
-    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError>;
+    ) -> StoreResult<BTreeMap<RouteName, Timestamp>>;
 
     /// Statistics of each tenant on each route, by route and company: those with a job that waits or is leased, and
     /// those served lately.
-    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError>;
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> StoreResult<Vec<TenantView>>;
 
-    async fn report(&self) -> Result<StoreReport, StoreError>;
+    async fn report(&self) -> StoreResult<StoreReport>;
 }
 
 /// A job and where it stands.
@@ -94,7 +89,7 @@ impl JobFilter {
     }
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadLetterFilter {
     pub company: Option<CompanyId>,
     pub route: Option<RouteName>,
@@ -113,10 +108,7 @@ impl DeadLetterFilter {
     pub fn matches(&self, entry: &DeadLetter) -> bool {
         self.company.as_ref().is_none_or(|want| entry.company == *want)
             && self.route.as_ref().is_none_or(|want| entry.route == *want)
-            && self
-                .last_failure_code
-                .as_ref()
-                .is_none_or(|want| entry.last_failure_code.as_ref() == Some(want))
+            && (self.last_failure_code.is_none() || self.last_failure_code == entry.last_failure_code)
             && self.fingerprint.as_ref().is_none_or(|want| entry.fingerprint == *want)
             && self.since.is_none_or(|since| entry.moved_at >= since)
             && self.until.is_none_or(|until| entry.moved_at < until)
@@ -188,6 +180,18 @@ pub enum GroupBy {
     Fingerprint,
 }
 
+impl GroupBy {
+    /// The group of an entry.
+    pub fn key_of(self, entry: &DeadLetter) -> Option<Box<str>> {
+        match self {
+            GroupBy::LastFailureCode => entry.last_failure_code.clone(),
+            GroupBy::Company => Some(entry.company.as_str().into()),
+            GroupBy::Route => Some(entry.route.as_str().into()),
+            GroupBy::Fingerprint => Some(entry.fingerprint.clone()),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterGroup {
     /// Absent for entries that have no such value (a failure without a code).
@@ -195,6 +199,23 @@ pub struct DeadLetterGroup {
     pub count: u64,
     /// One entry's reason, so that a group can be read.
     pub example_reason: Box<str>,
+}
+
+/// Counts dead letters by group, each with the reason of the first.
+#[derive(Debug, Default)]
+pub struct GroupCounts(BTreeMap<Option<Box<str>>, (u64, Box<str>)>);
+
+impl GroupCounts {
+    pub fn add(&mut self, key: Option<Box<str>>, count: u64, reason: &str) {
+        self.0.entry(key).or_insert_with(|| (0, reason.into())).0 += count;
+    }
+
+    pub fn largest_first(self) -> Vec<DeadLetterGroup> {
+        let group = |(key, (count, example_reason))| DeadLetterGroup { key, count, example_reason };
+        let mut groups: Vec<_> = self.0.into_iter().map(group).collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+        groups
+    }
 }
 
 /// Jobs by state. Kept as jobs move, never counted.
@@ -244,7 +265,7 @@ pub struct TenantView {
 }
 
 /// The loss of acknowledged writes that a crash of the machine can cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// Nothing: it was forced to disk.
     Fsync,
@@ -255,6 +276,7 @@ pub enum Durability {
     /// Everything: it lives in memory.
     Memory,
     /// The store does not tell.
+    #[default]
     Unknown,
 }
 
@@ -270,7 +292,7 @@ impl Durability {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct StoreReport {
     pub kind: &'static str,
     pub durability: Durability,

@@ -8,7 +8,7 @@ use recado_core::{
     AuditEvent, JobId, Lease, LeaseToken, NewJob, Payload, RouteName, Status, Timestamp, Transition,
 };
 
-use crate::error::StoreError;
+use crate::error::StoreResult;
 use crate::turns::Turns;
 use crate::wake::Waker;
 
@@ -16,43 +16,43 @@ use crate::wake::Waker;
 #[async_trait]
 pub trait JobStore: Send + Sync + std::fmt::Debug + 'static {
     /// Takes jobs in, each exactly once by its id. Answers in order, after they are durable.
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError>;
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Enqueued>>;
 
     /// Leases up to `max` jobs. A crash afterwards leaves orphans, never losses.
-    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError>;
+    async fn claim(&self, claim: Claim) -> StoreResult<Claimed>;
 
     /// Moves a lease's end, which is measured like [`Claim::lease_until`].
-    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError>;
+    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> StoreResult<Vec<Extended>>;
 
     /// Ends leases, each atomically, in order.
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
+    async fn settle(&self, settlements: Vec<Settlement>) -> StoreResult<Vec<Settled>>;
 
     /// Stops a job that is not being delivered. A dead letter whose replay is cancelled is dead again, and
     /// kept for [`RECALLED_KEPT`](recado_core::dead_letter::RECALLED_KEPT) at least.
-    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError>;
+    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> StoreResult<Cancelled>;
 
     /// Puts a dead letter back in line. The entry stays until the job is delivered, and keeps what was accepted beside
     /// what it was corrected to, whether the replay fails again or is called off. It keeps its place in the queue, too:
     /// a walk through all pages sees each entry once that was there all along.
-    async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError>;
+    async fn redrive(&self, redrive: Redrive) -> StoreResult<Redriven>;
 
     /// Gives a dead letter up for good.
-    async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError>;
+    async fn discard(&self, discard: Discard) -> StoreResult<Discarded>;
 
     /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
-    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
+    async fn prune(&self, retention: Retention, now: Timestamp) -> StoreResult<Pruned>;
 
     /// Returns a listener that wakes when a route may have work. A hint: correctness never depends on it.
     fn waker(&self, route: &RouteName) -> Waker;
 
     /// Returns the lease under a token, with its job, for reports about a lease held outside this process.
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError>;
+    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>>;
 
     /// Sets the observer of what the store does on its own. A store that has nothing to report ignores it.
     fn watch(&self, _watcher: Arc<dyn Watcher>) {}
 
     /// Writes out what is pending and lets go of the files.
-    async fn close(&self) -> Result<(), StoreError>;
+    async fn close(&self) -> StoreResult<()>;
 }
 
 /// Answer to one job of an `enqueue`.

@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use recado_core::{AuditEvent, Payload, Timestamp};
 
-use crate::error::StoreError;
+use crate::error::StoreResult;
 use crate::wake::Waker;
 
 /// Small durable values that all nodes share, by namespace and key, written by compare-and-set.
@@ -14,7 +14,7 @@ use crate::wake::Waker;
 pub trait KeyValue: Send + Sync + std::fmt::Debug + 'static {
     /// Writes entries, each atomically together with its audit records, in order. A store that runs short of
     /// room takes them like settlements: an operator who eases its load must be able to say so.
-    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError>;
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> StoreResult<Vec<KvWritten>>;
 
     /// Wakes when another node may have written entries: caches of them are to be read again. A hint, like
     /// [`JobStore::waker`](crate::JobStore::waker). `None`: no other node writes, and this process has all there is.
@@ -27,19 +27,14 @@ pub trait KeyValue: Send + Sync + std::fmt::Debug + 'static {
         self.kv_changes().is_some()
     }
 
-    async fn kv_get(
-        &self,
-        namespace: Namespace,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<KvEntry>, StoreError>;
+    async fn kv_get(&self, namespace: Namespace, key: &str, now: Timestamp) -> StoreResult<Option<KvEntry>>;
 
     /// Returns all entries of a namespace, by key.
-    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError>;
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> StoreResult<Vec<KvEntry>>;
 
     /// Returns a number for each of these namespaces that changes when an entry there is written, removed or pruned,
     /// so that a cache reads only what has changed. `None`: the store does not tell.
-    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> StoreResult<Vec<Option<u64>>> {
         Ok(vec![None; namespaces.len()])
     }
 }

@@ -37,10 +37,10 @@ mod turns;
 mod wake;
 
 pub use audit_log::{AuditLog, AuditRecord, AuditSpan, AuditTrim};
-pub use error::StoreError;
+pub use error::{StoreError, StoreResult};
 pub use inspect::{
-    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, Inspect, JobFilter, JobView,
-    LeftOut, PAGE_MAX_BYTES, Page, PageRequest, StoreReport, TenantFilter, TenantView,
+    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, GroupCounts, Inspect,
+    JobFilter, JobView, LeftOut, PAGE_MAX_BYTES, Page, PageRequest, StoreReport, TenantFilter, TenantView,
 };
 pub use job_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobStore, Pick, Pruned, Redrive,

@@ -22,9 +22,9 @@ use recado_core::{
 
 use crate::{
     Cancelled, Claim, Claimed, Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
-    Durability, Enqueued, Extended, GroupBy, Inspect, JobFilter, JobStore, JobView, LeftOut, Page,
-    PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError, StoreReport,
-    TenantFilter, TenantView, Waker, Wakes,
+    Durability, Enqueued, Extended, GroupBy, GroupCounts, Inspect, JobFilter, JobStore, JobView, LeftOut,
+    Page, PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreReport,
+    StoreResult, TenantFilter, TenantView, Waker, Wakes,
 };
 use audit_log::AuditTrail;
 use key_value::KeyValueTable;
@@ -72,20 +72,34 @@ enum Phase {
 #[derive(Debug, Clone)]
 struct HeldLease {
     token: LeaseToken,
-    attempt: u32,
-    claimed_at: Timestamp,
     expires_at: Timestamp,
-    worker: Box<str>,
-    provider: Option<Box<str>>,
+    /// The lease as the next one tells of it, should it run out.
+    told: LostLease,
     /// Read by [`oracle`] alone: nothing here outlives the process.
     outlives_process: bool,
+}
+
+impl StoredJob {
+    /// Returns the job's lease, if it has one, as it is given to its holder.
+    fn lease(&self, lost: Option<LostLease>) -> Option<Lease> {
+        let Phase::Leased(HeldLease { token, expires_at, told, .. }) = &self.phase else { return None };
+        let LostLease { attempt, claimed_at, .. } = *told;
+        Some(Lease {
+            token: *token,
+            attempt,
+            claimed_at,
+            expires_at: *expires_at,
+            job: self.job.clone(),
+            lost,
+        })
+    }
 }
 
 impl ReferenceStore {
     /// Inserts the jobs that a change brings about.
     fn insert_follow_ups(&self, state: &mut State, jobs: Vec<NewJob>) {
         for new in jobs {
-            if state.find(&new.id).is_none() {
+            if state.position(&new.id).is_none() {
                 self.insert_job(state, new);
             }
         }
@@ -100,91 +114,64 @@ impl ReferenceStore {
 }
 
 impl State {
-    fn find(&mut self, id: &JobId) -> Option<&mut StoredJob> {
-        self.records.iter_mut().find(|record| record.job.id == *id)
+    fn position(&self, id: &JobId) -> Option<usize> {
+        self.records.iter().position(|record| record.job.id == *id)
     }
 
-    fn find_leased(&mut self, token: LeaseToken) -> Option<&mut StoredJob> {
-        self.records
-            .iter_mut()
-            .find(|record| matches!(&record.phase, Phase::Leased(held) if held.token == token))
+    fn find_leased(&self, token: LeaseToken) -> Option<usize> {
+        let is_leased =
+            |record: &StoredJob| matches!(&record.phase, Phase::Leased(held) if held.token == token);
+        self.records.iter().position(is_leased)
     }
 
-    /// Returns the jobs that wait, earliest end of life first.
-    fn list_by_expiry(&self) -> Vec<(usize, Timestamp)> {
-        let mut waiting: Vec<(usize, Timestamp)> = (0..self.records.len())
-            .filter(|&at| matches!(self.records[at].phase, Phase::Waiting))
-            .map(|at| (at, self.records[at].job.expires_at))
-            .collect();
-        waiting.sort_by_key(|&(at, expires)| (expires, self.records[at].seq));
-        waiting
+    fn dead_letter(&self, id: &JobId) -> Option<&DeadLetter> {
+        self.dead.iter().map(|(_, entry)| entry).find(|entry| entry.job_id == *id)
     }
 
-    /// Returns the jobs that wait on a route, earliest due first.
-    fn list_by_due_time(&self, route: &RouteName) -> Vec<(usize, Timestamp)> {
-        let waits = |record: &StoredJob| matches!(record.phase, Phase::Waiting) && record.job.route == *route;
-        let mut waiting: Vec<(usize, Timestamp)> = (0..self.records.len())
-            .filter(|&at| waits(&self.records[at]))
-            .map(|at| (at, self.records[at].job.due_at))
-            .collect();
-        waiting.sort_by_key(|&(at, due)| (due, self.records[at].seq));
-        waiting
+    fn dead_letter_mut(&mut self, id: &JobId) -> Option<&mut DeadLetter> {
+        self.dead.iter_mut().map(|(_, entry)| entry).find(|entry| entry.job_id == *id)
     }
 
-    /// Returns the leased jobs, earliest end of the lease first.
-    fn list_by_lease_end(&self) -> Vec<(usize, Timestamp)> {
-        let mut held: Vec<(usize, Timestamp)> = Vec::new();
-        for (at, record) in self.records.iter().enumerate() {
-            if let Phase::Leased(lease) = &record.phase {
-                held.push((at, lease.expires_at));
-            }
-        }
-        held.sort_by_key(|&(at, expires)| (expires, self.records[at].seq));
-        held
+    /// Returns the jobs that this picks, now or later, each with its time: earliest first.
+    fn list_by_time(&self, pick: &Pick) -> Vec<(usize, Timestamp)> {
+        let time = |StoredJob { job, phase, .. }: &StoredJob| match (pick, phase) {
+            (Pick::Ready(route), Phase::Waiting) => Some(job.due_at).filter(|_| job.route == *route),
+            (Pick::Overdue, Phase::Waiting) => Some(job.expires_at),
+            (Pick::Orphaned, Phase::Leased(held)) => Some(held.expires_at),
+            _ => None,
+        };
+        let records = self.records.iter().enumerate();
+        let mut found: Vec<_> = records.filter_map(|(at, record)| Some((at, time(record)?))).collect();
+        found.sort_by_key(|&(at, time)| (time, self.records[at].seq));
+        found
     }
 
     /// Returns the time when time alone will bring more of what this picks.
     fn next_at(&self, pick: &Pick, now: Timestamp) -> Option<Timestamp> {
-        let times: Vec<Timestamp> = match pick {
-            Pick::Ready(route) => self.list_by_due_time(route).into_iter().map(|(_, due)| due).collect(),
-            Pick::Overdue => self.list_by_expiry().into_iter().map(|(_, expires)| expires).collect(),
-            Pick::Orphaned => self.list_by_lease_end().into_iter().map(|(_, expires)| expires).collect(),
-        };
-        times.into_iter().filter(|at| *at > now).min()
+        self.list_by_time(pick).into_iter().map(|(_, at)| at).find(|at| *at > now)
     }
 
-    fn lease(&mut self, at: usize, claim: &Claim) -> Lease {
+    fn lease(&mut self, at: usize, claim: &Claim) -> Option<Lease> {
         self.next_fence += 1;
-        let token = LeaseToken(self.next_fence);
         self.remove_ready(at);
         let record = &mut self.records[at];
         let lost = match &record.phase {
-            Phase::Leased(held) => Some(LostLease {
-                attempt: held.attempt,
-                claimed_at: held.claimed_at,
-                worker: held.worker.clone(),
-                provider: held.provider.clone(),
-            }),
+            Phase::Leased(held) => Some(held.told.clone()),
             _ => None,
         };
-        let attempt = lost.as_ref().map_or(record.job.progress.attempts_started + 1, |lost| lost.attempt);
-        record.phase = Phase::Leased(HeldLease {
-            token,
-            attempt,
+        let told = LostLease {
+            attempt: lost.as_ref().map_or(record.job.progress.attempts_started + 1, |lost| lost.attempt),
             claimed_at: claim.now,
-            expires_at: claim.lease_until,
             worker: claim.worker.clone(),
             provider: claim.provider.clone().or_else(|| lost.as_ref()?.provider.clone()),
+        };
+        record.phase = Phase::Leased(HeldLease {
+            token: LeaseToken(self.next_fence),
+            expires_at: claim.lease_until,
+            told,
             outlives_process: claim.outlives_process,
         });
-        Lease {
-            token,
-            attempt,
-            claimed_at: claim.now,
-            expires_at: claim.lease_until,
-            job: record.job.clone(),
-            lost,
-        }
+        record.lease(lost)
     }
 
     /// Takes a job out of its lane's ring: it waits no more.
@@ -202,30 +189,26 @@ impl State {
     }
 
     fn settle(&mut self, settlement: Settlement) -> Option<RouteName> {
-        let record = self.find_leased(settlement.token)?;
-        record.job.progress = settlement.transition.step(record.job.progress);
-        let (route, seq) = (record.job.route.clone(), record.seq);
-        let id = record.job.id.clone();
-        let at = self.records.iter().position(|record| record.job.id == id)?;
-        if let Transition::Bury(burial) = settlement.transition {
-            self.bury(at, burial);
-        } else {
-            let record = &mut self.records[at];
-            if let Some(attempt) = settlement.transition.attempt() {
-                remember(&mut record.job.attempts, attempt.clone());
+        let at = self.find_leased(settlement.token)?;
+        let StoredJob { job, seq, phase, .. } = &mut self.records[at];
+        job.progress = settlement.transition.step(job.progress);
+        let (route, seq, id) = (job.route.clone(), *seq, job.id.clone());
+        let is_buried = matches!(settlement.transition, Transition::Bury(_));
+        // A dead letter remembers it by itself.
+        if let Some(attempt) = settlement.transition.attempt().filter(|_| !is_buried) {
+            remember(&mut job.attempts, attempt.clone());
+        }
+        match settlement.transition {
+            Transition::Bury(burial) => self.bury(at, burial),
+            Transition::Deliver { answer, .. } => {
+                self.end_job(at, Status::Sent, settlement.now, answer);
+                self.dead.retain(|(_, entry)| entry.job_id != id);
             }
-            match settlement.transition {
-                Transition::Deliver { answer, .. } => {
-                    self.end_job(at, Status::Sent, settlement.now, answer);
-                    self.dead.retain(|(_, entry)| entry.job_id != id);
-                }
-                Transition::RetryAt { at: due, .. }
-                | Transition::Postpone { until: due }
-                | Transition::Release { at: due, .. } => {
-                    record.job.due_at = due;
-                    record.phase = Phase::Waiting;
-                }
-                Transition::Bury(_) => {}
+            Transition::RetryAt { at: due, .. }
+            | Transition::Postpone { until: due }
+            | Transition::Release { at: due, .. } => {
+                job.due_at = due;
+                *phase = Phase::Waiting;
             }
         }
         if let Some(event) = settlement.audit {
@@ -247,7 +230,7 @@ impl State {
                 (Status::waiting(&record.job.progress, record.job.due_at, now), None, None, None)
             }
             Phase::Leased(held) => {
-                (Status::Delivering, None, None, Some((held.worker.clone(), held.expires_at)))
+                (Status::Delivering, None, None, Some((held.told.worker.clone(), held.expires_at)))
             }
             Phase::Ended { status, at, answer, .. } => (*status, Some(*at), answer.clone(), None),
             Phase::Dead => (Status::Failed, None, None, None),
@@ -265,11 +248,12 @@ fn page_of<T: DataBytes>(mut newest_first: Vec<(u64, T)>, page: PageRequest) -> 
 
 #[async_trait]
 impl JobStore for ReferenceStore {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Enqueued>> {
         let mut state = self.state.lock();
         let mut answers = Vec::with_capacity(jobs.len());
         for new in jobs {
-            if let Some(known) = state.find(&new.id) {
+            if let Some(at) = state.position(&new.id) {
+                let known = &state.records[at];
                 let status = State::view(known, new.enqueued_at).status;
                 let same = known.body_hash == new.body_hash;
                 answers.push(if same { Enqueued::Duplicate { status } } else { Enqueued::Conflict });
@@ -282,7 +266,7 @@ impl JobStore for ReferenceStore {
         Ok(answers)
     }
 
-    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+    async fn claim(&self, claim: Claim) -> StoreResult<Claimed> {
         let mut state = self.state.lock();
         let mut claimed = Claimed::default();
         match &claim.pick {
@@ -290,19 +274,13 @@ impl JobStore for ReferenceStore {
                 state.mark_due(Some(route), claim.now);
                 while claimed.leases.len() < claim.max {
                     let Some(at) = state.next_ready(route, &claim, &claimed.leases) else { break };
-                    let lease = state.lease(at, &claim);
-                    claimed.leases.push(lease);
+                    claimed.leases.extend(state.lease(at, &claim));
                 }
             }
             Pick::Overdue | Pick::Orphaned => {
-                let found = if claim.pick == Pick::Overdue {
-                    state.list_by_expiry()
-                } else {
-                    state.list_by_lease_end()
-                };
-                for (at, _) in found.into_iter().filter(|(_, time)| *time <= claim.now).take(claim.max) {
-                    let lease = state.lease(at, &claim);
-                    claimed.leases.push(lease);
+                let found = state.list_by_time(&claim.pick).into_iter();
+                for (at, _) in found.filter(|(_, time)| *time <= claim.now).take(claim.max) {
+                    claimed.leases.extend(state.lease(at, &claim));
                 }
             }
         }
@@ -310,9 +288,9 @@ impl JobStore for ReferenceStore {
         Ok(claimed)
     }
 
-    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
+    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> StoreResult<Vec<Extended>> {
         let mut state = self.state.lock();
-        let extend = |token| match state.find_leased(token).map(|record| &mut record.phase) {
+        let extend = |token| match state.find_leased(token).map(|at| &mut state.records[at].phase) {
             Some(Phase::Leased(held)) => {
                 held.expires_at = until;
                 Extended::Until(until)
@@ -322,7 +300,7 @@ impl JobStore for ReferenceStore {
         Ok(tokens.into_iter().map(extend).collect())
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, settlements: Vec<Settlement>) -> StoreResult<Vec<Settled>> {
         let mut state = self.state.lock();
         let settle = |mut settlement: Settlement| {
             let follow_ups = std::mem::take(&mut settlement.follow_ups);
@@ -334,11 +312,9 @@ impl JobStore for ReferenceStore {
         Ok(settlements.into_iter().map(settle).collect())
     }
 
-    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
+    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> StoreResult<Cancelled> {
         let mut state = self.state.lock();
-        let Some(at) = state.records.iter().position(|record| record.job.id == *id) else {
-            return Ok(Cancelled::Unknown);
-        };
+        let Some(at) = state.position(id) else { return Ok(Cancelled::Unknown) };
         match State::view(&state.records[at], audit.timestamp).status {
             Status::Cancelled => return Ok(Cancelled::Already),
             status @ (Status::Delivering | Status::Sent | Status::Failed | Status::Discarded) => {
@@ -347,9 +323,9 @@ impl JobStore for ReferenceStore {
             Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked => {}
         }
         state.remove_ready(at);
-        match state.dead.iter_mut().find(|(_, entry)| entry.job_id == *id) {
+        match state.dead_letter_mut(id) {
             // A replay that is called off leaves the dead letter where it was.
-            Some((_, entry)) => {
+            Some(entry) => {
                 entry.recall(audit.timestamp);
                 state.records[at].phase = Phase::Dead;
             }
@@ -359,11 +335,9 @@ impl JobStore for ReferenceStore {
         Ok(Cancelled::Done)
     }
 
-    async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
+    async fn redrive(&self, redrive: Redrive) -> StoreResult<Redriven> {
         let mut state = self.state.lock();
-        let Some((_, entry)) = state.dead.iter_mut().find(|(_, entry)| entry.job_id == redrive.id) else {
-            return Ok(Redriven::Unknown);
-        };
+        let Some(entry) = state.dead_letter_mut(&redrive.id) else { return Ok(Redriven::Unknown) };
         if entry.state == DeadLetterState::Replaying {
             return Ok(Redriven::AlreadyReplaying);
         }
@@ -372,8 +346,8 @@ impl JobStore for ReferenceStore {
         entry.correct(data.clone());
         entry.checksum = entry.checksum.map(|checksum| checksum.with_data(&data));
         let checksum = entry.checksum;
-        if let Some(record) = state.find(&redrive.id) {
-            let job = &mut record.job;
+        if let Some(at) = state.position(&redrive.id) {
+            let StoredJob { job, phase, .. } = &mut state.records[at];
             job.checksum = checksum;
             job.data = data;
             job.due_at = redrive.due_at;
@@ -381,70 +355,55 @@ impl JobStore for ReferenceStore {
             job.progress.attempts_spent = 0;
             job.progress.crashes = 0;
             job.progress.replays += 1;
-            record.phase = Phase::Waiting;
-            self.wakes.wake(&record.job.route);
+            *phase = Phase::Waiting;
+            self.wakes.wake(&job.route);
         }
         state.record(redrive.audit);
         self.insert_follow_ups(&mut state, redrive.follow_ups);
         Ok(Redriven::Done)
     }
 
-    async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
+    async fn discard(&self, discard: Discard) -> StoreResult<Discarded> {
         let mut state = self.state.lock();
-        let Some(found) = state.dead.iter().position(|(_, entry)| entry.job_id == discard.id) else {
+        let (Some(entry), Some(at)) = (state.dead_letter(&discard.id), state.position(&discard.id)) else {
             return Ok(Discarded::Unknown);
         };
-        if state.dead[found].1.state == DeadLetterState::Replaying {
+        if entry.state == DeadLetterState::Replaying {
             return Ok(Discarded::Replaying);
         }
-        let replays = state.find(&discard.id).map(|record| record.job.progress.replays);
-        if discard.replays.is_some_and(|expected| replays != Some(expected)) {
+        if discard.replays.is_some_and(|expected| state.records[at].job.progress.replays != expected) {
             return Ok(Discarded::DiedAgain);
         }
-        state.dead.remove(found);
-        if let Some(at) = state.records.iter().position(|record| record.job.id == discard.id) {
-            state.end_job(at, Status::Discarded, discard.audit.timestamp, None);
-        }
+        state.dead.retain(|(_, entry)| entry.job_id != discard.id);
+        state.end_job(at, Status::Discarded, discard.audit.timestamp, None);
         state.record(discard.audit);
         self.insert_follow_ups(&mut state, discard.follow_ups);
         Ok(Discarded::Done)
     }
 
-    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+    async fn prune(&self, retention: Retention, now: Timestamp) -> StoreResult<Pruned> {
         let mut state = self.state.lock();
         let mut pruned = Pruned::default();
-        let over: Vec<DeadLetter> = state
-            .dead
-            .iter()
-            .filter(|(_, entry)| entry.state == DeadLetterState::Dead && entry.expires_at() <= now)
-            .map(|(_, entry)| entry.clone())
-            .collect();
-        for entry in over {
+        let is_over = |entry: &DeadLetter| entry.state == DeadLetterState::Dead && entry.expires_at() <= now;
+        for (_, entry) in state.dead.extract_if(.., |(_, entry)| is_over(entry)).collect::<Vec<_>>() {
             pruned.dead_letters += 1;
-            state.dead.retain(|(_, other)| other.job_id != entry.job_id);
-            if let Some(at) = state.records.iter().position(|record| record.job.id == entry.job_id) {
+            if let Some(at) = state.position(&entry.job_id) {
                 let audit = AuditEvent::about(&state.records[at].job, AuditKind::DeadLetterExpired, now);
                 state.end_job(at, Status::Discarded, now, None);
                 state.record(audit);
             }
         }
-        let mut ended: Vec<(Timestamp, u64, JobId)> = Vec::new();
-        for record in &state.records {
-            if let Phase::Ended { at, .. } = record.phase {
-                ended.push((at, record.seq, record.job.id.clone()));
-            }
-        }
-        ended.sort_by_key(|(at, seq, _)| (*at, *seq));
-        let excess =
-            ended.len().saturating_sub(usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX));
-        let gone: Vec<JobId> = ended
-            .into_iter()
-            .enumerate()
-            .take_while(|(nth, (at, ..))| *nth < excess || at.plus(retention.ended_max_age) <= now)
-            .map(|(_, (.., id))| id)
-            .collect();
-        pruned.ended = gone.len() as u64;
-        state.records.retain(|record| !gone.contains(&record.job.id));
+        let ended_at = |record: &StoredJob| match record.phase {
+            Phase::Ended { at, .. } => Some((at, record.seq)),
+            _ => None,
+        };
+        let mut ended: Vec<(Timestamp, u64)> = state.records.iter().filter_map(ended_at).collect();
+        ended.sort_unstable();
+        let excess = (ended.len() as u64).saturating_sub(retention.ended_max_count);
+        let goes = |nth: u64, at: Timestamp| nth < excess || at.plus(retention.ended_max_age) <= now;
+        let gone = (0..).zip(&ended).take_while(|(nth, (at, _))| goes(*nth, *at)).count();
+        pruned.ended = gone as u64;
+        state.records.retain(|record| !ended[..gone].iter().any(|(_, seq)| *seq == record.seq));
         pruned.kv_entries = state.namespaces.prune(now);
         Ok(pruned)
     }
@@ -453,22 +412,12 @@ impl JobStore for ReferenceStore {
         self.wakes.waker(route)
     }
 
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
-        let mut state = self.state.lock();
-        Ok(state.find_leased(token).and_then(|record| match &record.phase {
-            Phase::Leased(held) => Some(Lease {
-                token,
-                attempt: held.attempt,
-                claimed_at: held.claimed_at,
-                expires_at: held.expires_at,
-                job: record.job.clone(),
-                lost: None,
-            }),
-            _ => None,
-        }))
+    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>> {
+        let state = self.state.lock();
+        Ok(state.find_leased(token).and_then(|at| state.records[at].lease(None)))
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
+    async fn close(&self) -> StoreResult<()> {
         Ok(())
     }
 }
@@ -479,16 +428,12 @@ impl Inspect for ReferenceStore {
         Durability::Memory
     }
 
-    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
-        Ok(self.state.lock().find(id).map(|record| State::view(record, now)))
+    async fn job(&self, id: &JobId, now: Timestamp) -> StoreResult<Option<JobView>> {
+        let state = self.state.lock();
+        Ok(state.position(id).map(|at| State::view(&state.records[at], now)))
     }
 
-    async fn jobs(
-        &self,
-        filter: JobFilter,
-        page: PageRequest,
-        now: Timestamp,
-    ) -> Result<Page<JobView>, StoreError> {
+    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> StoreResult<Page<JobView>> {
         let state = self.state.lock();
         let views = state.records.iter().map(|record| (record.seq, State::view(record, now)));
         let wanted = views.filter(|(_, view)| {
@@ -497,32 +442,26 @@ impl Inspect for ReferenceStore {
         Ok(page_of(wanted.collect(), page))
     }
 
-    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
-        let mut state = self.state.lock();
-        let Some(seq) = state.find(id).map(|record| record.seq) else { return Ok(Vec::new()) };
-        Ok(state.trail.events_of(seq))
+    async fn audit(&self, id: &JobId) -> StoreResult<Vec<AuditEvent>> {
+        let state = self.state.lock();
+        let trail = |at: usize| state.trail.events_of(state.records[at].seq);
+        Ok(state.position(id).map(trail).unwrap_or_default())
     }
 
-    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
-        Ok(self
-            .state
-            .lock()
-            .dead
-            .iter()
-            .find(|(_, entry)| entry.job_id == *id)
-            .map(|(_, entry)| entry.clone()))
+    async fn dead_letter(&self, id: &JobId) -> StoreResult<Option<DeadLetter>> {
+        Ok(self.state.lock().dead_letter(id).cloned())
     }
 
     async fn dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
-    ) -> Result<Page<DeadLetter>, StoreError> {
+    ) -> StoreResult<Page<DeadLetter>> {
         let state = self.state.lock();
         Ok(page_of(state.dead.iter().filter(|(_, entry)| filter.matches(entry)).cloned().collect(), page))
     }
 
-    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+    async fn oldest_dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetter>> {
         let state = self.state.lock();
         let dead = state.dead.iter().filter(|(_, entry)| entry.state == DeadLetterState::Dead);
         Ok(dead.take(limit).map(|(_, entry)| entry.clone()).collect())
@@ -532,11 +471,15 @@ impl Inspect for ReferenceStore {
         &self,
         by: GroupBy,
         filter: DeadLetterFilter,
-    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        Ok(self.state.lock().groups(by, &filter))
+    ) -> StoreResult<Vec<DeadLetterGroup>> {
+        let mut groups = GroupCounts::default();
+        for (_, entry) in self.state.lock().dead.iter().filter(|(_, entry)| filter.matches(entry)) {
+            groups.add(by.key_of(entry), 1, entry.last_failure_reason.as_str());
+        }
+        Ok(groups.largest_first())
     }
 
-    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
+    async fn counts(&self, now: Timestamp) -> StoreResult<Counts> {
         let mut state = self.state.lock();
         state.mark_due(None, now);
         let mut counts = Counts { dead_letters: state.dead.len() as u64, ..Counts::default() };
@@ -559,7 +502,7 @@ impl Inspect for ReferenceStore {
         &self,
         left_out: &LeftOut,
         now: Timestamp,
-    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+    ) -> StoreResult<BTreeMap<RouteName, Timestamp>> {
         let mut oldest = BTreeMap::new();
         for StoredJob { job, phase, .. } in &self.state.lock().records {
             let left_out = [None, Some(job.route.clone())]
@@ -573,22 +516,13 @@ impl Inspect for ReferenceStore {
         Ok(oldest)
     }
 
-    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> StoreResult<Vec<TenantView>> {
         let mut state = self.state.lock();
         state.mark_due(None, now);
         Ok(state.tenants(&filter, now))
     }
 
-    async fn report(&self) -> Result<StoreReport, StoreError> {
-        Ok(StoreReport {
-            kind: "memory",
-            durability: self.durability(),
-            size_bytes: 0,
-            used_bytes: 0,
-            free_bytes: None,
-            max_bytes: None,
-            refusing: None,
-            unanswered: None,
-        })
+    async fn report(&self) -> StoreResult<StoreReport> {
+        Ok(StoreReport { kind: "memory", durability: self.durability(), ..StoreReport::default() })
     }
 }

@@ -6,7 +6,9 @@ use recado_core::{
 };
 
 use crate::Store;
+#[cfg(doc)]
 use crate::error::StoreError;
+use crate::error::StoreResult;
 use crate::inspect::Page;
 use crate::job_store::Claim;
 use crate::key_value::KvWrite;
@@ -16,26 +18,26 @@ use crate::key_value::KvWrite;
 pub trait Transfer: Send + Sync + std::fmt::Debug + 'static {
     /// Forgets ended jobs at once, with all records about them here: the caller has archived those. Returns
     /// how many went; jobs that have not ended stay.
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError>;
+    async fn forget(&self, ids: Vec<JobId>) -> StoreResult<u64>;
 
     /// Takes jobs in as another store or an archive had them, each atomically, in order. An id that is taken
     /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place. Its trail
     /// stays, and goes on with what it does not have yet.
-    async fn adopt(&self, snapshots: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError>;
+    async fn adopt(&self, snapshots: Vec<JobSnapshot>) -> StoreResult<Vec<Adopted>>;
 
     /// Lets this writer write, and shuts out all with a smaller number. [`StoreError::Fenced`] when a larger one was
     /// raised before.
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError>;
+    async fn raise_fence(&self, fence: Fence) -> StoreResult<()>;
 
     /// Carries a write out as its verb does, if in the same atomic step the fence is the one that was raised last;
     /// [`StoreError::Fenced`] if not. A store that was emptied has none. The leases are those of a claim.
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError>;
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> StoreResult<Vec<Lease>>;
 
     /// Every job with all that is known of it, oldest first, beginning after an order number.
-    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError>;
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> StoreResult<Page<JobSnapshot>>;
 
     /// One job with all that is known of it.
-    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError>;
+    async fn snapshot(&self, id: &JobId) -> StoreResult<Option<JobSnapshot>>;
 }
 
 /// A job with all that its store knows of it, on its way to another store or back from an archive.
@@ -110,7 +112,7 @@ pub enum FencedWrite {
 
 impl FencedWrite {
     /// Makes the write by the methods of a store that sees to the fence.
-    pub async fn execute(self, store: &dyn Store) -> Result<Vec<Lease>, StoreError> {
+    pub async fn execute(self, store: &dyn Store) -> StoreResult<Vec<Lease>> {
         match self {
             FencedWrite::Claim(claim) => return Ok(store.claim(claim).await?.leases),
             FencedWrite::Adopt(snapshots) => drop(store.adopt(snapshots).await?),

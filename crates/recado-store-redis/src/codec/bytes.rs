@@ -121,6 +121,10 @@ impl<'a> Reader<'a> {
         let count = usize::try_from(self.number()?).ok()?;
         self.fixed(count)
     }
+
+    pub fn long_text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.long()?).ok()
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,8 @@
 
 use std::time::Duration;
 
-use recado_core::{
-    Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, Job, Payload, Reason, Timestamp,
-};
-use recado_store::StoreError;
+use recado_core::{Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, Payload, Reason, Timestamp};
+use recado_store::StoreResult;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::bytes::{Reader, Writer};
@@ -49,7 +47,7 @@ pub fn code_of(key: &str) -> Option<&str> {
     key.strip_prefix(CODE_MARK)
 }
 
-pub fn encode(letter: &DeadLetter) -> Result<Vec<u8>, StoreError> {
+pub fn encode(letter: &DeadLetter) -> StoreResult<Vec<u8>> {
     let mut written = Writer::default();
     written.time(letter.expires_at());
     written.text(&code_key(letter.last_failure_code.as_deref()));
@@ -73,88 +71,67 @@ pub fn encode(letter: &DeadLetter) -> Result<Vec<u8>, StoreError> {
 
 /// Reads the dead letter of this job. One that cannot be read is marked as damaged, with what its job says.
 pub fn decode(letter: &[u8], record: Record, data: Payload, corrected: Option<Payload>) -> DeadLetter {
-    let stored = StoredFields::read(Reader(letter));
-    let is_damaged = stored.is_none();
-    let mut entry = dead_letter(stored.unwrap_or_else(|| StoredFields::from_job(&record.job)), record, data);
+    let mut entry = from_job(record, data);
+    let is_read = fill(&mut entry, Reader(letter)).is_some();
     if let Some(data) = corrected {
         entry.correct(data);
     }
-    if is_damaged {
+    if !is_read {
         tracing::error!(jobId = %entry.job_id, "A stored dead letter is damaged; it is shown as such");
         entry.checksum = Some(entry.matching_checksum().inverted(Damage::Identity));
     }
     entry
 }
 
-/// The fields of a dead letter that its job does not have.
-struct StoredFields {
-    expires_at: Timestamp,
-    code: Option<Box<str>>,
-    fingerprint: Box<str>,
-    reason: Reason,
-    rest: RustFields,
+/// Fills in what the stored value has and the job does not; nothing if it cannot be read.
+fn fill(entry: &mut DeadLetter, mut letter: Reader<'_>) -> Option<()> {
+    let expires_at = letter.time()?;
+    let code = code_of(letter.text()?);
+    // The company and the route are the job's.
+    letter.text()?;
+    letter.text()?;
+    let fingerprint = letter.text()?;
+    let reason = Reason::new(letter.text()?).ok()?;
+    let rest: RustFields = serde_json::from_slice(letter.0).ok()?;
+    entry.last_failure_code = code.map(Into::into);
+    entry.fingerprint = fingerprint.into();
+    entry.last_failure_reason = reason;
+    entry.failed_attempts = rest.failed_attempts;
+    entry.last_failure_at = rest.last_failure_at;
+    entry.moved_at = rest.moved_at;
+    // A replay that was cancelled moved the end alone.
+    entry.ttl = Duration::from_millis(rest.ttl_ms).max(expires_at.since(rest.moved_at));
+    entry.class = rest.class;
+    entry.stack_trace = rest.stack_trace;
+    entry.attempts = rest.attempts;
+    entry.cause = rest.cause;
+    Some(())
 }
 
-impl StoredFields {
-    fn read(mut letter: Reader<'_>) -> Option<Self> {
-        let expires_at = letter.time()?;
-        let code = code_of(letter.text()?).map(Into::into);
-        letter.text()?;
-        letter.text()?;
-        let fingerprint = letter.text()?.into();
-        let reason = Reason::new(letter.text()?).ok()?;
-        let rest = serde_json::from_slice(letter.0).ok()?;
-        Some(StoredFields { expires_at, code, fingerprint, reason, rest })
-    }
-
-    /// Fills the fields from the job, where the stored value cannot be read.
-    fn from_job(job: &Job) -> Self {
-        let last_failure_at = job.attempts.last().map_or(job.due_at, |attempt| attempt.ended_at);
-        StoredFields {
-            expires_at: last_failure_at,
-            code: None,
-            fingerprint: "".into(),
-            reason: Reason::or("", format_args!("the stored dead letter cannot be read")),
-            rest: RustFields {
-                failed_attempts: job.progress.attempts_spent,
-                last_failure_at,
-                moved_at: last_failure_at,
-                ttl_ms: 0,
-                class: Class::Unknown,
-                stack_trace: None,
-                attempts: job.attempts.clone(),
-                cause: Cause::Permanent,
-            },
-        }
-    }
-}
-
-fn dead_letter(stored: StoredFields, record: Record, data: Payload) -> DeadLetter {
-    let StoredFields { expires_at, code, fingerprint, reason, rest } = stored;
-    let Job { id, company, route, enqueued_at, user_id, correlation_id, checksum, .. } = record.job;
-    let state = if record.phase == Phase::Dead { DeadLetterState::Dead } else { DeadLetterState::Replaying };
+/// The dead letter of a job as far as the job tells.
+fn from_job(Record { job, phase, .. }: Record, data: Payload) -> DeadLetter {
+    let last_failure_at = job.attempts.last().map_or(job.due_at, |attempt| attempt.ended_at);
     DeadLetter {
-        job_id: id,
-        company,
-        route,
+        job_id: job.id,
+        company: job.company,
+        route: job.route,
         original_data: data,
         corrected_data: None,
-        failed_attempts: rest.failed_attempts,
-        last_failure_reason: reason,
-        last_failure_code: code,
-        last_failure_at: rest.last_failure_at,
-        enqueued_at,
-        moved_at: rest.moved_at,
-        // A replay that was cancelled moved the end alone.
-        ttl: Duration::from_millis(rest.ttl_ms).max(expires_at.since(rest.moved_at)),
-        user_id,
-        correlation_id,
-        class: rest.class,
-        stack_trace: rest.stack_trace,
-        attempts: rest.attempts,
-        fingerprint,
-        cause: rest.cause,
-        state,
-        checksum,
+        failed_attempts: job.progress.attempts_spent,
+        last_failure_reason: Reason::or("", format_args!("the stored dead letter cannot be read")),
+        last_failure_code: None,
+        last_failure_at,
+        enqueued_at: job.enqueued_at,
+        moved_at: last_failure_at,
+        ttl: Duration::ZERO,
+        user_id: job.user_id,
+        correlation_id: job.correlation_id,
+        class: Class::Unknown,
+        stack_trace: None,
+        attempts: job.attempts,
+        fingerprint: "".into(),
+        cause: Cause::Permanent,
+        state: if phase == Phase::Dead { DeadLetterState::Dead } else { DeadLetterState::Replaying },
+        checksum: job.checksum,
     }
 }

@@ -7,12 +7,12 @@
 use std::hash::Hasher;
 
 use recado_core::{CompanyId, JobId};
-use recado_store::{Fence, StoreError};
+use recado_store::Fence;
+use redis::{RedisWrite, ToRedisArgs};
 use siphasher::sip::SipHasher13;
 use uuid::Uuid;
 
-use crate::codec::answer::Answer;
-use crate::link::{Arg, Link, Script};
+use crate::link::{Script, ScriptCall};
 
 /// Small hashes that the ids of a partition are spread over. Redis packs a hash of up to 128 short entries into one
 /// allocation, so up to a million jobs of a partition cost a few bytes each here.
@@ -39,6 +39,13 @@ impl IdKey {
     /// The partition that knows where the job with this id is.
     pub fn home(&self, partitions: u16) -> u16 {
         part(self.hash, partitions)
+    }
+}
+
+/// As scripts read it: the bucket, then the bytes.
+impl ToRedisArgs for IdKey {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        (self.bucket, &*self.bytes).write_redis_args(out);
     }
 }
 
@@ -72,22 +79,16 @@ impl Root {
         [&*self.root, b":", name.as_bytes()].concat()
     }
 
-    /// Runs a script on these keys, for a writer with this fence.
+    /// Begins a call of a script on these keys, for a writer with this fence.
     ///
     /// Two are named, one that is never there and one that always is: while a Cluster moves the slot, it refuses
     /// a script that names keys of which it has only some. So no script ever sees half of a partition. The fence is named as
     /// a third, see `root.lua`.
-    pub async fn run(
-        &self,
-        link: &Link,
-        script: &Script,
-        args: &[Arg<'_>],
-        fence: Option<Fence>,
-    ) -> Result<Answer, StoreError> {
-        let fence = fence.map(|Fence { name, number }| self.key(&format!("fence:{name}:{number}")));
-        let keys = [Some(&*self.root), Some(&*self.format), fence.as_deref()];
-        let keys: Vec<&[u8]> = keys.into_iter().flatten().collect();
-        link.run(script, &keys, args).await.map(Answer)
+    pub fn call<'a>(&self, script: &'a Script, fence: Option<Fence>) -> ScriptCall<'a> {
+        match fence.map(|Fence { name, number }| self.key(&format!("fence:{name}:{number}"))) {
+            Some(fence) => script.on(&[&*self.root, &*self.format, &*fence]),
+            None => script.on(&[&*self.root, &*self.format]),
+        }
     }
 }
 

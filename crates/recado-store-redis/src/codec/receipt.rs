@@ -11,14 +11,14 @@
 use std::hash::Hasher;
 
 use recado_core::{Attempt, NewJob, Timestamp, Transition};
-use recado_store::{Settlement, StoreError};
+use recado_store::{Settlement, StoreResult};
 use siphasher::sip::SipHasher13;
 
 use crate::codec::record::{Receipt, json};
 use crate::codec::token::Token;
 
 /// The receipt of a settlement. `audit` is its audit record as it is stored.
-pub fn receipt_of(token: Token, settlement: &Settlement, audit: &[u8]) -> Result<Receipt, StoreError> {
+pub fn receipt_of(token: Token, settlement: &Settlement, audit: &[u8]) -> StoreResult<Receipt> {
     let mut digest = Digest::default();
     digest.transition(&settlement.transition)?;
     digest.bytes(audit);
@@ -36,7 +36,7 @@ struct Digest(SipHasher13);
 
 impl Digest {
     /// Codes of transitions are stored with every receipt: they do not change.
-    fn transition(&mut self, transition: &Transition) -> Result<(), StoreError> {
+    fn transition(&mut self, transition: &Transition) -> StoreResult<()> {
         match transition {
             Transition::Deliver { attempt, answer } => {
                 self.code(1);
@@ -73,7 +73,7 @@ impl Digest {
     }
 
     /// An attempt as heads have it.
-    fn attempt(&mut self, attempt: Option<&Attempt>) -> Result<(), StoreError> {
+    fn attempt(&mut self, attempt: Option<&Attempt>) -> StoreResult<()> {
         let stored = attempt.map(json).transpose()?;
         self.optional(stored.as_deref());
         Ok(())

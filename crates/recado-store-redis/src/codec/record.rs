@@ -3,21 +3,29 @@
 //! The first fields are for the scripts (`jobs.lua`, `header`), the rest is read here alone. A new job's head is
 //! about eighty bytes; what has not happened to it yet takes no room.
 
+use std::borrow::Cow;
+
 use recado_core::{
-    Attempt, BodyHash, Checksum, CompanyId, Damage, Job, NewJob, Payload, Priority, Progress, RouteName,
+    BodyHash, Checksum, CompanyId, Damage, Job, JobId, NewJob, Payload, Priority, Progress, RouteName,
     Status, Timestamp, TraceParent,
 };
-use recado_store::{JobView, StoreError};
+use recado_store::{JobView, StoreError, StoreResult};
 
 use crate::codec::bytes::{Reader, Writer};
 use crate::codec::keys::{self, IdKey};
 
-/// A job's place in its life, as far as its head tells: leases are known elsewhere.
+/// A job's place in its life, as far as its head tells: leases are known elsewhere. Heads have its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Live,
     Dead,
-    Ended(Ending),
+    Sent,
+    Cancelled,
+    Discarded,
+}
+
+impl Phase {
+    const ALL: [Phase; 5] = [Phase::Live, Phase::Dead, Phase::Sent, Phase::Cancelled, Phase::Discarded];
 }
 
 /// Tells whether a lease on the job is current. Heads do not say.
@@ -32,13 +40,6 @@ impl HeldState {
     pub fn of(is_held: bool) -> Self {
         if is_held { HeldState::Held } else { HeldState::Free }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    Sent,
-    Cancelled,
-    Discarded,
 }
 
 /// The settlement that made a head what it is, so that a repetition after a lost answer is answered as done.
@@ -73,37 +74,20 @@ mod has {
 
 impl Record {
     pub fn new(new: &NewJob) -> Self {
-        let job = Job {
-            id: new.id.clone(),
-            route: new.route.clone(),
-            company: new.company.clone(),
-            data: no_data(),
-            user_id: new.user_id.clone(),
-            correlation_id: new.correlation_id.clone(),
-            traceparent: new.traceparent,
-            priority: new.priority,
-            enqueued_at: new.enqueued_at,
-            due_at: new.due_at,
-            expires_at: new.expires_at,
-            progress: Progress::default(),
-            attempts: Vec::new(),
-            checksum: Some(Checksum::of_new(new)),
-        };
-        let (phase, body_hash) = (Phase::Live, new.body_hash);
+        let job = Job { data: no_data(), ..Job::from(new.clone()) };
+        Record::of(job, new.body_hash, Phase::Live)
+    }
+
+    pub fn of(job: Job, body_hash: BodyHash, phase: Phase) -> Self {
         Record { job, body_hash, phase, ended_at: None, answer: None, receipt: None }
     }
 
     /// The job has ended.
-    pub fn end(&mut self, ending: Ending, at: Timestamp, answer: Option<Payload>) {
-        self.phase = Phase::Ended(ending);
+    pub fn end(&mut self, phase: Phase, at: Timestamp, answer: Option<Payload>) {
+        self.phase = phase;
         self.ended_at = Some(at);
         self.answer = answer;
         self.job.checksum = None;
-    }
-
-    /// The job waits for another time. When it was accepted stays as it was.
-    pub fn reschedule(&mut self, due_at: Timestamp) {
-        self.job.due_at = due_at;
     }
 
     pub fn status(&self, held: HeldState, now: Timestamp) -> Status {
@@ -111,9 +95,9 @@ impl Record {
             Phase::Live if held == HeldState::Held => Status::Delivering,
             Phase::Live => Status::waiting(&self.job.progress, self.job.due_at, now),
             Phase::Dead => Status::Failed,
-            Phase::Ended(Ending::Sent) => Status::Sent,
-            Phase::Ended(Ending::Cancelled) => Status::Cancelled,
-            Phase::Ended(Ending::Discarded) => Status::Discarded,
+            Phase::Sent => Status::Sent,
+            Phase::Cancelled => Status::Cancelled,
+            Phase::Discarded => Status::Discarded,
         }
     }
 
@@ -123,46 +107,56 @@ impl Record {
         JobView { job: Job { data, ..self.job }, status, ended_at, answer, held_by }
     }
 
-    pub fn encode(&self) -> Result<Vec<u8>, StoreError> {
+    pub fn encode(&self) -> StoreResult<Vec<u8>> {
         let Record { job, body_hash, .. } = self;
         let id = IdKey::of(&job.id);
         let mut head = Writer(Vec::with_capacity(128));
         head.time(job.due_at);
         head.time(job.expires_at);
         head.byte(job.priority.level());
-        head.byte(self.phase.code());
+        head.byte(self.phase as u8);
         head.name(job.route.as_str().as_bytes());
         head.name(job.company.as_str().as_bytes());
         head.short(id.bucket);
         head.name(&id.bytes);
         head.difference(job.due_at.as_millis() - job.enqueued_at.as_millis());
         head.fixed(&body_hash.0.to_be_bytes());
-        head.byte(self.marks());
+        let (marks_at, mut marks) = (head.0.len(), 0);
+        head.byte(marks);
         if let Some(user) = &job.user_id {
+            marks |= has::USER;
             head.long(user.as_bytes());
         }
         if let Some(correlation) = &job.correlation_id {
+            marks |= has::CORRELATION;
             head.long(correlation.as_bytes());
         }
         if job.progress != Progress::default() {
+            marks |= has::PROGRESS;
             progress_out(&mut head, job.progress);
         }
         if !job.attempts.is_empty() {
+            marks |= has::ATTEMPTS;
             head.long(&json(&job.attempts)?);
         }
         if let Some(at) = self.ended_at {
+            marks |= has::ENDED_AT;
             head.time(at);
         }
         if let Some(answer) = &self.answer {
+            marks |= has::ANSWER;
             head.long(answer.as_str().as_bytes());
         }
         if let Some(Receipt { fence, digest }) = self.receipt {
+            marks |= has::RECEIPT;
             head.fixed(&fence.to_be_bytes());
             head.fixed(&digest.to_be_bytes());
         }
         if let Some(parent) = job.traceparent {
+            marks |= has::TRACE;
             head.fixed(&parent.to_bytes());
         }
+        head.0[marks_at] = marks;
         // No mark is left for it, and none is needed: it is last, and absent of heads that older versions wrote.
         if let Some(checksum) = job.checksum {
             head.fixed(&checksum.to_bytes());
@@ -170,20 +164,7 @@ impl Record {
         Ok(head.0)
     }
 
-    fn marks(&self) -> u8 {
-        let job = &self.job;
-        let mark = |there: bool, mark: u8| if there { mark } else { 0 };
-        mark(job.user_id.is_some(), has::USER)
-            | mark(job.correlation_id.is_some(), has::CORRELATION)
-            | mark(job.progress != Progress::default(), has::PROGRESS)
-            | mark(!job.attempts.is_empty(), has::ATTEMPTS)
-            | mark(self.ended_at.is_some(), has::ENDED_AT)
-            | mark(self.answer.is_some(), has::ANSWER)
-            | mark(self.receipt.is_some(), has::RECEIPT)
-            | mark(job.traceparent.is_some(), has::TRACE)
-    }
-
-    pub fn decode(head: &[u8]) -> Result<Record, StoreError> {
+    pub fn decode(head: &[u8]) -> StoreResult<Record> {
         read(Reader(head)).ok_or_else(damaged)
     }
 }
@@ -199,32 +180,59 @@ pub fn decode_or_mark(head: &[u8], partition: u16, seq: u64) -> Option<Record> {
     decode_or_report(head, partition, seq).or_else(|| salvage(Reader(head)))
 }
 
+/// The first fields of a head, which the scripts read, too.
+struct Header<'a> {
+    due_at: Timestamp,
+    expires_at: Timestamp,
+    priority: Option<Priority>,
+    phase: Option<Phase>,
+    /// Owned where the stored bytes are no text.
+    route: Cow<'a, str>,
+    company: Cow<'a, str>,
+    id: JobId,
+}
+
+impl<'a> Header<'a> {
+    fn read(head: &mut Reader<'a>) -> Option<Self> {
+        let (due_at, expires_at) = (head.time()?, head.time()?);
+        let priority = Priority::new(head.byte()?);
+        let phase = Phase::ALL.get(usize::from(head.byte()?)).copied();
+        let (route, company) = (String::from_utf8_lossy(head.name()?), String::from_utf8_lossy(head.name()?));
+        head.short()?;
+        Some(Header { due_at, expires_at, priority, phase, route, company, id: keys::unpack(head.name()?)? })
+    }
+
+    fn is_damaged(&self) -> bool {
+        let are_texts = matches!((&self.route, &self.company), (Cow::Borrowed(_), Cow::Borrowed(_)));
+        self.priority.is_none() || self.phase.is_none() || !are_texts
+    }
+
+    fn into_record(self) -> Record {
+        let job = Job {
+            id: self.id,
+            route: RouteName::trusted(self.route),
+            company: CompanyId::trusted(self.company),
+            data: no_data(),
+            user_id: None,
+            correlation_id: None,
+            traceparent: None,
+            priority: self.priority.unwrap_or_default(),
+            enqueued_at: self.due_at,
+            due_at: self.due_at,
+            expires_at: self.expires_at,
+            progress: Progress::default(),
+            attempts: Vec::new(),
+            checksum: None,
+        };
+        Record::of(job, BodyHash(0), self.phase.unwrap_or(Phase::Live))
+    }
+}
+
 /// Reads what the scripts read of a head, and no more.
 fn salvage(mut head: Reader<'_>) -> Option<Record> {
-    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-    let (due_at, expires_at) = (head.time()?, head.time()?);
-    let priority = Priority::new(head.byte()?).unwrap_or_default();
-    let phase = Phase::of(head.byte()?).unwrap_or(Phase::Live);
-    let (route, company) = (RouteName::trusted(text(head.name()?)), CompanyId::trusted(text(head.name()?)));
-    head.short()?;
-    let mut job = Job {
-        id: keys::unpack(head.name()?)?,
-        route,
-        company,
-        data: no_data(),
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        priority,
-        enqueued_at: due_at,
-        due_at,
-        expires_at,
-        progress: Progress::default(),
-        attempts: Vec::new(),
-        checksum: None,
-    };
-    job.checksum = Some(Checksum::of_job(&job).inverted(Damage::Identity));
-    Some(Record { job, body_hash: BodyHash(0), phase, ended_at: None, answer: None, receipt: None })
+    let mut record = Header::read(&mut head)?.into_record();
+    record.job.checksum = Some(Checksum::of_job(&record.job).inverted(Damage::Identity));
+    Some(record)
 }
 
 /// Reads a head. One that is damaged is named in the log and left alone, so that the others are served.
@@ -237,90 +245,41 @@ pub fn decode_or_report(head: &[u8], partition: u16, seq: u64) -> Option<Record>
 }
 
 fn read(mut head: Reader<'_>) -> Option<Record> {
-    let due_at = head.time()?;
-    let expires_at = head.time()?;
-    let priority = Priority::new(head.byte()?)?;
-    let phase = Phase::of(head.byte()?)?;
-    let route = RouteName::trusted(std::str::from_utf8(head.name()?).ok()?);
-    let company = CompanyId::trusted(std::str::from_utf8(head.name()?).ok()?);
-    head.short()?;
-    let id = keys::unpack(head.name()?)?;
-    let enqueued_at = Timestamp::from_millis(due_at.as_millis().checked_sub(head.difference()?)?);
-    let body_hash = BodyHash(u128::from_be_bytes(head.fixed(16)?.try_into().ok()?));
+    let header = Header::read(&mut head).filter(|header| !header.is_damaged())?;
+    let mut record = header.into_record();
+    let job = &mut record.job;
+    job.enqueued_at = Timestamp::from_millis(job.due_at.as_millis().checked_sub(head.difference()?)?);
+    record.body_hash = BodyHash(u128::from_be_bytes(head.fixed(16)?.try_into().ok()?));
     let marks = head.byte()?;
-    let mut text = |mark| -> Option<Option<&str>> {
-        match marks & mark {
-            0 => Some(None),
-            _ => std::str::from_utf8(head.long()?).ok().map(Some),
-        }
-    };
-    let user_id = text(has::USER)?.map(Into::into);
-    let correlation_id = text(has::CORRELATION)?.map(Into::into);
-    let progress = match marks & has::PROGRESS {
-        0 => Progress::default(),
-        _ => progress_in(&mut head)?,
-    };
-    let attempts: Vec<Attempt> = match marks & has::ATTEMPTS {
-        0 => Vec::new(),
-        _ => serde_json::from_slice(head.long()?).ok()?,
-    };
-    let ended_at = match marks & has::ENDED_AT {
-        0 => None,
-        _ => Some(head.time()?),
-    };
-    let answer = match marks & has::ANSWER {
-        0 => None,
-        _ => Some(Payload::trusted(std::str::from_utf8(head.long()?).ok()?)),
-    };
-    let mut eight = || head.fixed(8)?.try_into().ok().map(u64::from_be_bytes);
-    let receipt = match marks & has::RECEIPT {
-        0 => None,
-        _ => Some(Receipt { fence: eight()?, digest: eight()? }),
-    };
-    let traceparent = match marks & has::TRACE {
-        0 => None,
-        _ => Some(TraceParent::from_bytes(head.fixed(25)?)?),
-    };
-    let checksum = match head.0 {
-        [] => None,
-        bytes => Some(Checksum::from_bytes(bytes)?),
-    };
-    let data = no_data();
-    let job = Job {
-        id,
-        route,
-        company,
-        data,
-        user_id,
-        correlation_id,
-        traceparent,
-        priority,
-        enqueued_at,
-        due_at,
-        expires_at,
-        progress,
-        attempts,
-        checksum,
-    };
-    Some(Record { job, body_hash, phase, ended_at, answer, receipt })
-}
-
-impl Phase {
-    fn code(self) -> u8 {
-        match self {
-            Phase::Live => 0,
-            Phase::Dead => 1,
-            Phase::Ended(Ending::Sent) => 2,
-            Phase::Ended(Ending::Cancelled) => 3,
-            Phase::Ended(Ending::Discarded) => 4,
-        }
+    if marks & has::USER != 0 {
+        job.user_id = Some(head.long_text()?.into());
     }
-
-    fn of(code: u8) -> Option<Phase> {
-        let all = [Phase::Live, Phase::Dead];
-        let ended = [Ending::Sent, Ending::Cancelled, Ending::Discarded].map(Phase::Ended);
-        all.into_iter().chain(ended).find(|phase| phase.code() == code)
+    if marks & has::CORRELATION != 0 {
+        job.correlation_id = Some(head.long_text()?.into());
     }
+    if marks & has::PROGRESS != 0 {
+        job.progress = progress_in(&mut head)?;
+    }
+    if marks & has::ATTEMPTS != 0 {
+        job.attempts = serde_json::from_slice(head.long()?).ok()?;
+    }
+    if marks & has::ENDED_AT != 0 {
+        record.ended_at = Some(head.time()?);
+    }
+    if marks & has::ANSWER != 0 {
+        record.answer = Some(Payload::trusted(head.long_text()?));
+    }
+    if marks & has::RECEIPT != 0 {
+        let mut eight = || head.fixed(8)?.try_into().ok().map(u64::from_be_bytes);
+        record.receipt = Some(Receipt { fence: eight()?, digest: eight()? });
+    }
+    if marks & has::TRACE != 0 {
+        job.traceparent = Some(TraceParent::from_bytes(head.fixed(25)?)?);
+    }
+    if !head.0.is_empty() {
+        job.checksum = Some(Checksum::from_bytes(head.0)?);
+    }
+    Some(record)
 }
 
 fn progress_out(head: &mut Writer, progress: Progress) {
@@ -346,7 +305,7 @@ pub fn no_data() -> Payload {
     Payload::trusted("null")
 }
 
-pub fn json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, StoreError> {
+pub fn json<T: serde::Serialize>(value: &T) -> StoreResult<Vec<u8>> {
     serde_json::to_vec(value)
         .map_err(|error| StoreError::Broken(format!("a record cannot be written as JSON: {error}")))
 }

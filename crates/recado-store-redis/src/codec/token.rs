@@ -4,8 +4,7 @@
 //! the server's last second, and the holder from before it would pass for the new one.
 
 use recado_core::LeaseToken;
-
-use crate::link::Arg;
+use redis::{RedisWrite, ToRedisArgs};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
@@ -35,17 +34,16 @@ impl From<LeaseToken> for Token {
     }
 }
 
-impl Token {
-    /// As scripts read it: the number, then the fence.
-    pub fn push(&self, args: &mut Vec<Arg<'_>>) {
-        args.push(Arg::Int(self.seq.cast_signed()));
-        args.push(fence_arg(self.fence));
+/// As scripts read it: the number, then the fence.
+impl ToRedisArgs for Token {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        (self.seq, fence_arg(self.fence)).write_redis_args(out);
     }
 }
 
 /// A fence as scripts read it.
-pub fn fence_arg(fence: u64) -> Arg<'static> {
-    Arg::from(format!("{fence:016x}").into_bytes())
+pub fn fence_arg(fence: u64) -> String {
+    format!("{fence:016x}")
 }
 
 /// A fence as scripts write it.

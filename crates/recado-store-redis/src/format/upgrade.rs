@@ -10,12 +10,12 @@
 
 use std::collections::HashMap;
 
-use recado_store::StoreError;
+use recado_store::StoreResult;
+use redis::ToRedisArgs;
 
-use crate::codec::answer::Answer;
 use crate::codec::keys::Root;
 use crate::format::{self, FoundVersion};
-use crate::link::{Arg, OpenError, Script};
+use crate::link::{OpenError, Script};
 use crate::store::Shared;
 
 /// Leases, or audit records, at most in one call: no other client is served while a script runs.
@@ -53,11 +53,10 @@ const COPY_ON: i64 = 2;
 
 impl Step<'_> {
     async fn upgrade_from_1(&self, after: &str) -> Result<(), OpenError> {
-        self.upgrade_leases().await.map_err(OpenError::unavailable)?;
+        self.upgrade_leases().await?;
         for _ in 0..COPIES_MAX {
-            self.copy_audit().await.map_err(OpenError::unavailable)?;
-            let finish = self.run(&self.store.scripts.upgrade_1_finish, vec![Arg::from(after)]).await;
-            if finish.map_err(OpenError::unavailable)? != COPY_ON {
+            self.copy_audit().await?;
+            if self.run(&self.store.scripts.upgrade_1_finish, after).await? != COPY_ON {
                 return Ok(());
             }
         }
@@ -68,54 +67,47 @@ impl Step<'_> {
         ))
     }
 
-    async fn upgrade_leases(&self) -> Result<(), StoreError> {
+    async fn upgrade_leases(&self) -> StoreResult<()> {
         let held = self.root.key("held");
-        let held = self.read(redis::cmd("HKEYS").arg(&held), &held).await?.list()?;
-        let seqs = held.into_iter().map(Answer::bytes).collect::<Result<Vec<_>, _>>()?;
+        let seqs: Vec<Vec<u8>> = self.store.link.command(redis::cmd("HKEYS").arg(held)).await?;
         for some in seqs.chunks(CALL_MAX) {
-            let seqs = some.iter().map(|seq| Arg::from(&**seq)).collect();
-            self.run(&self.store.scripts.upgrade_1_leases, seqs).await?;
+            self.run(&self.store.scripts.upgrade_1_leases, some).await?;
         }
         Ok(())
     }
 
     /// Copies the audit trail's entries, each with the number of its job.
-    async fn copy_audit(&self) -> Result<(), StoreError> {
+    async fn copy_audit(&self) -> StoreResult<()> {
         let jobs = self.jobs_of_records().await?;
         let key = self.root.key("audit");
         let mut from = "-".to_owned();
         loop {
             let mut command = redis::cmd("XRANGE");
             command.arg(&key).arg(&from).arg("+").arg("COUNT").arg(CALL_MAX);
-            let entries = self.read(&command, &key).await?.list()?;
-            let count = entries.len();
-            let mut args = Vec::with_capacity(count * 3);
-            for entry in entries {
-                let [place, fields] = entry.parts()?;
-                let (place, [_, record]) = (place.text()?, fields.parts()?);
-                let seq = jobs.get(&place).map_or(&[][..], Vec::as_slice);
-                from = format!("({place}");
-                args.extend([Arg::from(place.into_bytes()), Arg::from(seq), Arg::from(record.bytes()?)]);
-            }
-            if count > 0 {
-                self.run(&self.store.scripts.upgrade_1_audit, args).await?;
-            }
-            if count < CALL_MAX {
+            let entries: Vec<(String, (String, Vec<u8>))> = self.store.link.command(&command).await?;
+            let Some((last, _)) = entries.last() else { return Ok(()) };
+            from = format!("({last}");
+            let seq_of = |place: &str| jobs.get(place).map_or(&[][..], Vec::as_slice);
+            let args: Vec<_> =
+                entries.iter().map(|(place, (_, record))| (place, seq_of(place), record)).collect();
+            self.run(&self.store.scripts.upgrade_1_audit, &args).await?;
+            if entries.len() < CALL_MAX {
                 return Ok(());
             }
         }
     }
 
     /// The number of the job that each record is about, by the record's place, as the jobs' trails have it.
-    async fn jobs_of_records(&self) -> Result<HashMap<String, Vec<u8>>, StoreError> {
+    async fn jobs_of_records(&self) -> StoreResult<HashMap<String, Vec<u8>>> {
         let mut jobs = HashMap::new();
         let blocks = self.root.key("blocks");
-        let blocks = self.read(redis::cmd("ZRANGE").arg(&blocks).arg(0).arg(-1), &blocks).await?.list()?;
+        let blocks: Vec<String> =
+            self.store.link.command(redis::cmd("ZRANGE").arg(blocks).arg(0).arg(-1)).await?;
         for block in blocks {
-            let trail = self.root.key(&format!("trail:{}", block.text()?));
-            let mut trails = self.read(redis::cmd("HGETALL").arg(&trail), &trail).await?.list()?.into_iter();
-            while let (Some(seq), Some(places)) = (trails.next(), trails.next()) {
-                let (seq, places) = (seq.bytes()?, places.bytes()?);
+            let trail = self.root.key(&format!("trail:{block}"));
+            let trails: Vec<(Vec<u8>, Vec<u8>)> =
+                self.store.link.command(redis::cmd("HGETALL").arg(trail)).await?;
+            for (seq, places) in trails {
                 for place in places.as_chunks::<8>().0 {
                     let number = u64::from_be_bytes(*place);
                     jobs.insert(format!("{}-{}", number >> 16, number & 0xffff), seq.clone());
@@ -125,12 +117,7 @@ impl Step<'_> {
         Ok(jobs)
     }
 
-    async fn read(&self, command: &redis::Cmd, key: &[u8]) -> Result<Answer, StoreError> {
-        self.store.link.command(command, key).await.map(Answer)
-    }
-
-    async fn run(&self, script: &Script, mut args: Vec<Arg<'_>>) -> Result<i64, StoreError> {
-        args.insert(0, Arg::from(self.before.as_str()));
-        self.root.run(&self.store.link, script, &args, None).await?.number()
+    async fn run(&self, script: &Script, args: impl ToRedisArgs) -> StoreResult<i64> {
+        self.store.link.run(self.root.call(script, None).arg(&self.before).arg(args)).await
     }
 }

@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::{Cmd, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ServerErrorKind, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 use super::fault::{Fault, OpenError};
-use super::location::{ConnectSettings, Location};
+use super::location::Location;
 use super::slots::{SlotMap, slot_of};
 use super::url::Address;
 
@@ -39,8 +39,7 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 struct ClusterState {
     /// The addresses of the URL.
-    seeds: Vec<Address>,
-    settings: Arc<ConnectSettings>,
+    seeds: Location,
     timeout: Duration,
     servers: Mutex<HashMap<Address, Arc<Connection>>>,
     map: watch::Sender<Arc<SlotMap>>,
@@ -55,14 +54,9 @@ impl Drop for Cluster {
 
 impl Cluster {
     /// Returns when the map has been read.
-    pub async fn open(
-        seeds: &[Address],
-        settings: Arc<ConnectSettings>,
-        timeout: Duration,
-    ) -> Result<Self, OpenError> {
+    pub async fn open(seeds: Location, timeout: Duration) -> Result<Self, OpenError> {
         let state = Arc::new(ClusterState {
-            seeds: seeds.to_vec(),
-            settings,
+            seeds,
             timeout,
             servers: Mutex::default(),
             map: watch::Sender::new(Arc::default()),
@@ -83,20 +77,13 @@ impl Cluster {
                 true => server.send_asking(command, deadline).await,
                 false => server.send(command, deadline).await,
             };
-            let fault = match answer {
-                Ok(value) => return Ok(value),
-                Err(fault) => fault,
-            };
+            let Err(fault) = answer else { return answer };
             self.state.learn_from(&fault);
-            let Fault::Redis { error, .. } = &fault else { return Err(fault) };
-            let Some(address) = redirect(error) else { return Err(fault) };
+            let Some(address) = redirect(&fault) else { return Err(fault) };
             is_asking = fault.server_kind() == Some(ServerErrorKind::Ask);
             server = self.state.server(&address);
         }
-        Err(Fault::Unreachable {
-            at: format!("the holder of slot {slot}").into(),
-            why: "every shard named another one".into(),
-        })
+        Err(no_holder(slot, "every shard named another one"))
     }
 
     pub fn masters(&self) -> Vec<Arc<Connection>> {
@@ -106,9 +93,9 @@ impl Cluster {
 
     pub fn any_location(&self) -> Location {
         let map = self.state.map.borrow().clone();
-        let known = if map.masters.is_empty() { &self.state.seeds } else { &map.masters };
-        let settings = self.state.settings.clone();
-        Location::to(known[settings.random.next_index(known.len())].clone(), settings)
+        let seeds = &self.state.seeds;
+        let known = if map.masters.is_empty() { &seeds.target.addresses } else { &map.masters };
+        seeds.to(known[seeds.random.next_index(known.len())].clone())
     }
 }
 
@@ -121,10 +108,7 @@ impl ClusterState {
             let Some(server) = holder else {
                 self.outdated.notify_one();
                 if timeout_at(deadline, map.changed()).await.is_err() {
-                    return Err(Fault::Unreachable {
-                        at: format!("the holder of slot {slot}").into(),
-                        why: "no shard has it".into(),
-                    });
+                    return Err(no_holder(slot, "no shard has it"));
                 }
                 continue;
             };
@@ -142,26 +126,18 @@ impl ClusterState {
 
     fn server(&self, address: &Address) -> Arc<Connection> {
         let mut servers = self.servers.lock();
-        let location = || Location::to(address.clone(), self.settings.clone());
-        let start = || Arc::new(Connection::start(location(), self.timeout));
+        let start = || Arc::new(Connection::start(self.seeds.to(address.clone()), self.timeout));
         servers.entry(address.clone()).or_insert_with(start).clone()
     }
 
     fn learn_from(&self, fault: &Fault) {
-        let outdated = match fault {
-            Fault::Unreachable { .. } | Fault::Silent { .. } => true,
-            Fault::Redis { error, .. } => match fault.server_kind() {
-                Some(kind) => matches!(
-                    kind,
-                    ServerErrorKind::Moved
-                        | ServerErrorKind::ClusterDown
-                        | ServerErrorKind::ReadOnly
-                        | ServerErrorKind::MasterDown
-                ),
-                None => error.is_io_error(),
-            },
+        use ServerErrorKind::{ClusterDown, MasterDown, Moved, ReadOnly};
+        let is_outdated = match (fault, fault.server_kind()) {
+            (Fault::Unreachable { .. } | Fault::Silent { .. }, _) => true,
+            (_, Some(kind)) => matches!(kind, Moved | ClusterDown | ReadOnly | MasterDown),
+            (Fault::Redis { error, .. }, None) => error.is_io_error(),
         };
-        if outdated {
+        if is_outdated {
             self.outdated.notify_one();
         }
     }
@@ -183,7 +159,7 @@ impl ClusterState {
         let known: Vec<_> =
             self.servers.lock().iter().map(|(at, server)| (at.clone(), server.clone())).collect();
         let (up, down): (Vec<_>, Vec<_>) = known.into_iter().partition(|(_, server)| server.is_up());
-        let seeds = self.seeds.iter().map(|seed| (seed.clone(), self.server(seed)));
+        let seeds = self.seeds.target.addresses.iter().map(|seed| (seed.clone(), self.server(seed)));
         let asked: Vec<_> = up.into_iter().chain(down).chain(seeds).collect();
         let share = self.timeout / u32::try_from(asked.len()).unwrap_or(1).max(1);
         let mut why = "no address is known".to_owned();
@@ -215,8 +191,13 @@ impl ClusterState {
     }
 }
 
-/// The address that an error redirects to.
-fn redirect(error: &RedisError) -> Option<Address> {
+fn no_holder(slot: u16, why: &str) -> Fault {
+    Fault::Unreachable { at: format!("the holder of slot {slot}").into(), why: why.into() }
+}
+
+/// The address that a server redirects to.
+fn redirect(fault: &Fault) -> Option<Address> {
+    let Fault::Redis { error, .. } = fault else { return None };
     let (address, _) = error.redirect_node()?;
     // A server without a name for the other says so by none: then the new map knows better.
     let (host, port) = address.rsplit_once(':').filter(|(host, _)| !host.is_empty())?;

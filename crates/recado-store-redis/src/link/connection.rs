@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, RedisError, RedisResult, ServerErrorKind, Value,
+};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -25,11 +27,16 @@ const LIFE_MIN: Duration = Duration::from_secs(1);
 /// Requests that wait for the connection's task at most; more wait in their callers.
 const REQUESTS_QUEUED_MAX: usize = 1_024;
 
-#[derive(Clone)]
-enum ConnectionState {
-    Down { why: Arc<str> },
-    Up { life: u64, at: Arc<str>, connection: MultiplexedConnection },
+#[derive(Debug, Clone)]
+struct OpenConnection {
+    life: u64,
+    /// The address that it leads to.
+    at: Arc<str>,
+    connection: MultiplexedConnection,
 }
+
+/// An open connection, or the reason why there is none.
+type ConnectionState = Result<OpenConnection, Arc<str>>;
 
 /// A lost connection, by number, and the reason.
 type Lost = (u64, Arc<str>);
@@ -43,12 +50,6 @@ pub(crate) struct Connection {
     task: AbortHandle,
 }
 
-impl std::fmt::Debug for ConnectionState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if matches!(self, ConnectionState::Up { .. }) { "Up" } else { "Down" })
-    }
-}
-
 impl Drop for Connection {
     fn drop(&mut self) {
         self.task.abort();
@@ -59,7 +60,7 @@ impl Connection {
     /// Begins to connect.
     pub fn start(location: Location, timeout: Duration) -> Self {
         let name: Arc<str> = location.to_string().into();
-        let (report, state) = watch::channel(ConnectionState::Down { why: "not connected yet".into() });
+        let (report, state) = watch::channel(Err("not connected yet".into()));
         let (lost, losses) = watch::channel((0, "".into()));
         let task = tokio::spawn(keep_open(location, timeout, report, losses)).abort_handle();
         Connection { name, timeout, state, lost: Arc::new(lost), task }
@@ -89,7 +90,7 @@ impl Connection {
         exchange: impl AsyncFnOnce(MultiplexedConnection) -> RedisResult<Value>,
         deadline: Instant,
     ) -> Result<Value, Fault> {
-        let (life, at, connection) = self.wait_for_connection(deadline).await?;
+        let OpenConnection { life, at, connection } = self.wait_for_connection(deadline).await?;
         let sent_at = Instant::now();
         match timeout_at(deadline, exchange(connection)).await {
             Ok(Ok(value)) => Ok(value),
@@ -128,27 +129,20 @@ impl Connection {
 
     /// A connection that is known to be lost is not usable, even before its task has noticed.
     fn is_usable(&self, state: &ConnectionState) -> bool {
-        matches!(state, ConnectionState::Up { life, .. } if *life > self.lost.borrow().0)
+        state.as_ref().is_ok_and(|open| open.life > self.lost.borrow().0)
     }
 
-    async fn wait_for_connection(
-        &self,
-        deadline: Instant,
-    ) -> Result<(u64, Arc<str>, MultiplexedConnection), Fault> {
+    async fn wait_for_connection(&self, deadline: Instant) -> Result<OpenConnection, Fault> {
         let mut state = self.state.clone();
-        match timeout_at(deadline, state.wait_for(|state| self.is_usable(state))).await {
-            Ok(Ok(state)) => match &*state {
-                ConnectionState::Up { life, at, connection } => Ok((*life, at.clone(), connection.clone())),
-                ConnectionState::Down { .. } => Err(self.unreachable()),
-            },
-            _ => Err(self.unreachable()),
-        }
+        let usable = timeout_at(deadline, state.wait_for(|state| self.is_usable(state))).await;
+        let open = usable.ok().and_then(|state| state.ok()?.clone().ok());
+        open.ok_or_else(|| self.unreachable())
     }
 
     pub fn unreachable(&self) -> Fault {
         let why = match &*self.state.borrow() {
-            ConnectionState::Down { why } => why.clone(),
-            ConnectionState::Up { .. } => self.lost.borrow().1.clone(),
+            Err(why) => why.clone(),
+            Ok(_) => self.lost.borrow().1.clone(),
         };
         Fault::Unreachable { at: self.name.clone(), why }
     }
@@ -178,17 +172,16 @@ async fn keep_open(
             Ok((at, connection)) => {
                 life += 1;
                 let since = Instant::now();
-                state.send_replace(ConnectionState::Up { life, at: at.clone(), connection });
-                let why = match losses.wait_for(|lost| lost.0 >= life).await {
-                    Ok(lost) => lost.1.clone(),
-                    Err(_) => return,
+                let _ = state.send_replace(Ok(OpenConnection { life, at: at.clone(), connection }));
+                let Ok(why) = losses.wait_for(|lost| lost.0 >= life).await.map(|lost| lost.1.clone()) else {
+                    return;
                 };
                 tracing::warn!(
                     address = &*at,
                     error = &*why,
                     "The connection to Redis is lost; opening a new one"
                 );
-                state.send_replace(ConnectionState::Down { why });
+                let _ = state.send_replace(Err(why));
                 if since.elapsed() >= LIFE_MIN {
                     failures = 0;
                     continue;
@@ -198,11 +191,11 @@ async fn keep_open(
                 if failures == 0 {
                     tracing::warn!(address = %location, error = why, "Cannot connect to Redis; trying again until it works");
                 }
-                state.send_replace(ConnectionState::Down { why: why.into() });
+                let _ = state.send_replace(Err(why.into()));
             }
         }
         failures += 1;
-        tokio::time::sleep(location.jitter(backoff(failures))).await;
+        tokio::time::sleep(location.random.jitter(backoff(failures))).await;
     }
 }
 
@@ -213,11 +206,9 @@ async fn connect(location: &Location, limit: Duration) -> Result<(Arc<str>, Mult
         .set_response_timeout(None)
         .set_pipeline_buffer_size(REQUESTS_QUEUED_MAX);
     let opened = timeout(limit, async {
-        let (at, client) = location.client().await?;
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(|error| why(&error))?;
+        let (at, client) = location.client(ProtocolVersion::RESP2).await?;
+        let mut connection =
+            client.get_multiplexed_async_connection_with_config(&config).await.map_err(why)?;
         location.confirm(&mut connection).await?;
         Ok((at, connection))
     });
@@ -228,12 +219,12 @@ async fn connect(location: &Location, limit: Duration) -> Result<(Arc<str>, Mult
 }
 
 /// The reason for a missing connection, in words that help.
-pub(super) fn why(error: &RedisError) -> String {
+pub(super) fn why(error: RedisError) -> String {
     match error.kind() {
         ErrorKind::AuthenticationFailed => {
             "it refuses the login; put the right user and password into the store's URL".to_owned()
         }
-        _ => fault::words(error),
+        _ => fault::words(&error),
     }
 }
 
@@ -256,18 +247,16 @@ fn ends_connection(error: &RedisError) -> bool {
 mod tests {
     use recado_core::Random;
 
-    use super::super::location::ConnectSettings;
-    use super::super::url::Target;
+    use super::super::RedisOptions;
     use super::*;
 
     #[test]
     fn waits_between_tries_grow_to_a_bound_and_differ() {
-        let target = Target::read("redis://127.0.0.1").unwrap();
-        let settings = ConnectSettings::new(&target, None, Arc::new(Random::from_seed(1))).unwrap();
-        let location = Location::of(&target, settings);
+        let options = RedisOptions::new("redis://127.0.0.1");
+        let location = Location::read(&options, Arc::new(Random::from_seed(1))).unwrap();
         for failures in 1..40 {
             let most = (BACKOFF_FIRST * 2u32.pow((failures - 1).min(10))).min(BACKOFF_LAST);
-            let waits: Vec<_> = (0..50).map(|_| location.jitter(backoff(failures))).collect();
+            let waits: Vec<_> = (0..50).map(|_| location.random.jitter(backoff(failures))).collect();
             assert!(waits.iter().all(|wait| *wait >= most / 2 && *wait <= most), "{failures}: {waits:?}");
             assert!(waits.iter().any(|wait| *wait != waits[0]), "no jitter after {failures} failures");
         }

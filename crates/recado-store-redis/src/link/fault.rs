@@ -26,10 +26,6 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub fn is_unknown_script(&self) -> bool {
-        self.server_kind() == Some(ServerErrorKind::NoScript)
-    }
-
     pub fn server_kind(&self) -> Option<ServerErrorKind> {
         match self {
             Fault::Redis { error, .. } => match error.kind() {
@@ -127,10 +123,12 @@ pub enum OpenError {
 
 impl OpenError {
     pub(crate) fn of(fault: Fault, timeout: Duration) -> Self {
-        OpenError::unavailable(fault.into_store_error("the first request", timeout))
+        fault.into_store_error("the first request", timeout).into()
     }
+}
 
-    pub(crate) fn unavailable(error: StoreError) -> Self {
+impl From<StoreError> for OpenError {
+    fn from(error: StoreError) -> Self {
         OpenError::Unavailable(match error {
             StoreError::Unavailable(why) | StoreError::Full(why) | StoreError::Broken(why) => why,
             StoreError::Fenced => error.to_string(),

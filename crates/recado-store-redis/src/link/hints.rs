@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value};
 use tokio::sync::{Notify, broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -34,9 +34,9 @@ pub enum Hint {
 
 #[derive(Debug)]
 pub(super) struct Hints {
-    channel: Arc<str>,
-    said: broadcast::Sender<Hint>,
-    outgoing: mpsc::Sender<Box<str>>,
+    pub channel: Arc<str>,
+    pub said: broadcast::Sender<Hint>,
+    pub outgoing: mpsc::Sender<Box<str>>,
 }
 
 impl Hints {
@@ -47,18 +47,6 @@ impl Hints {
         tasks.spawn(speak(shards.clone(), channel.clone(), queued, options.timeout));
         tasks.spawn(listen(shards.clone(), channel.clone(), said.clone(), options.timeout));
         Hints { channel, said, outgoing }
-    }
-
-    pub fn channel(&self) -> &str {
-        &self.channel
-    }
-
-    pub fn publish(&self, text: &str) {
-        let _ = self.outgoing.try_send(text.into());
-    }
-
-    pub fn subscribe(&self) -> broadcast::Receiver<Hint> {
-        self.said.subscribe()
     }
 }
 
@@ -86,10 +74,8 @@ async fn listen(shards: Arc<Shards>, channel: Arc<str>, said: broadcast::Sender<
                 watch_over(connection, &ended, limit).await;
             }
             failed if !is_reported => {
-                let error = match failed {
-                    Ok(Err(error)) => error,
-                    _ => "no answer".to_owned(),
-                };
+                let error =
+                    failed.map_or("no answer".to_owned(), |subscribed| subscribed.err().unwrap_or_default());
                 tracing::warn!(
                     error,
                     "Cannot listen for hints of other nodes; their work is found a little later"
@@ -120,14 +106,14 @@ async fn subscribe(
         }
         Ok(())
     };
-    let client = shards.subscribe_location().listening_client().await?;
+    let (_, client) = shards.subscribe_location().client(ProtocolVersion::RESP3).await?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_push_sender(hear);
     let opened = client.get_multiplexed_async_connection_with_config(&config).await;
-    let mut connection = opened.map_err(|error| why(&error))?;
-    connection.subscribe(channel).await.map_err(|error| why(&error))?;
+    let mut connection = opened.map_err(why)?;
+    connection.subscribe(channel).await.map_err(why)?;
     Ok(connection)
 }
 

@@ -5,85 +5,83 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::select_ok;
 use recado_core::Random;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
-    TlsCertificates, Value,
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, Role,
+    TlsCertificates,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::RedisOptions;
 use super::connection::why;
 use super::fault::OpenError;
 use super::url::{Address, Kind, Login, Target};
 
-/// One server, and the settings of connections to it.
-#[derive(Debug, Clone)]
-pub(crate) struct Location {
-    target: LocationTarget,
-    settings: Arc<ConnectSettings>,
-}
-
-#[derive(Debug, Clone)]
-enum LocationTarget {
-    At(Address),
-    Master { service: Arc<str>, sentinels: Arc<[Address]>, login: Login },
-}
-
-/// Settings of a connection, wherever it leads.
+/// A place to connect to, and the settings of its connections.
 #[derive(Clone)]
-pub(crate) struct ConnectSettings {
-    tls: bool,
-    trusted_roots_pem: Option<String>,
-    login: Login,
-    database: i64,
+pub(crate) struct Location {
+    pub target: Target,
+    trusted_roots_pem: Option<Arc<str>>,
     /// Draws the waits between attempts to connect.
     pub random: Arc<Random>,
 }
 
-/// Without the authorities: they are long.
-impl fmt::Debug for ConnectSettings {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectSettings")
-            .field("tls", &self.tls)
-            .field("database", &self.database)
-            .finish_non_exhaustive()
+        match &self.target.kind {
+            Kind::Sentinel { service, .. } => write!(f, "the master of {service}"),
+            Kind::Single | Kind::Cluster => self.target.addresses[0].fmt(f),
+        }
     }
 }
 
-impl ConnectSettings {
-    pub fn new(
-        target: &Target,
-        trusted_roots_pem: Option<&str>,
-        random: Arc<Random>,
-    ) -> Result<Arc<Self>, OpenError> {
-        let settings = ConnectSettings {
-            tls: target.tls,
-            trusted_roots_pem: trusted_roots_pem.map(str::to_owned),
-            login: target.login.clone(),
-            database: target.database,
-            random,
-        };
+/// Without the authorities: they are long.
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Location {
+    pub fn read(options: &RedisOptions, random: Arc<Random>) -> Result<Self, OpenError> {
+        let target = Target::read(&options.url)?;
         if target.tls {
             // The client library takes the process's own provider, and panics where there is none. An earlier
             // choice stays.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
+        let pem = options.trusted_roots_pem.as_deref();
         // Checked now, and not by every connection. A file without any certificate would trust no server.
-        let roots = trusted_roots_pem.map(|pem| CertificateDer::pem_slice_iter(pem.as_bytes()).collect());
-        match roots {
-            Some(Ok::<Vec<_>, _>(roots)) if !roots.is_empty() => Ok(Arc::new(settings)),
-            None => Ok(Arc::new(settings)),
-            Some(_) => Err(OpenError::TrustedRoots),
+        let roots = pem.map(|pem| CertificateDer::pem_slice_iter(pem.as_bytes()).collect());
+        if roots.is_some_and(|roots: Result<Vec<_>, _>| roots.map_or(true, |roots| roots.is_empty())) {
+            return Err(OpenError::TrustedRoots);
         }
+        Ok(Location { target, trusted_roots_pem: pem.map(Into::into), random })
     }
 
-    fn client(
+    /// A single server, reached with the same settings.
+    pub fn to(&self, address: Address) -> Self {
+        let target = Target { kind: Kind::Single, addresses: vec![address], ..self.target.clone() };
+        Location { target, ..self.clone() }
+    }
+
+    /// A client for the next connection, and the address that it leads to. By RESP3 it also receives pushed messages.
+    pub async fn client(&self, protocol: ProtocolVersion) -> Result<(Arc<str>, Client), String> {
+        let Target { kind, addresses, login, database, .. } = &self.target;
+        let address = match kind {
+            Kind::Sentinel { service, login } => &self.find_master(service, login).await?,
+            Kind::Single | Kind::Cluster => &addresses[0],
+        };
+        let client = self.client_for(address, login, *database, protocol)?;
+        Ok((address.to_string().into(), client))
+    }
+
+    fn client_for(
         &self,
         address: &Address,
         login: &Login,
@@ -91,7 +89,7 @@ impl ConnectSettings {
         protocol: ProtocolVersion,
     ) -> Result<Client, String> {
         let (host, port) = (address.host.clone(), address.port);
-        let address = match self.tls {
+        let address = match self.target.tls {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             false => ConnectionAddr::Tcp(host, port),
         };
@@ -105,117 +103,51 @@ impl ConnectSettings {
         if let Some(password) = &login.password {
             redis = redis.set_password(password);
         }
-        let info: ConnectionInfo = address.into_connection_info().map_err(|error| why(&error))?;
+        let info: ConnectionInfo = address.into_connection_info().map_err(why)?;
         let info = info.set_redis_settings(redis).set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let client = match &self.trusted_roots_pem {
-            Some(pem) if self.tls => {
-                let root_cert = Some(pem.clone().into_bytes());
+            Some(pem) if self.target.tls => {
+                let root_cert = Some(pem.as_bytes().to_vec());
                 Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })
             }
             _ => Client::open(info),
         };
-        client.map_err(|error| why(&error))
-    }
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.target {
-            LocationTarget::At(address) => address.fmt(f),
-            LocationTarget::Master { service, .. } => write!(f, "the master of {service}"),
-        }
-    }
-}
-
-impl Location {
-    /// A single server, or the master that Sentinels know.
-    pub fn of(target: &Target, settings: Arc<ConnectSettings>) -> Self {
-        let target = match &target.kind {
-            Kind::Sentinel { service, login } => LocationTarget::Master {
-                service: service.as_str().into(),
-                sentinels: target.addresses.clone().into(),
-                login: login.clone(),
-            },
-            Kind::Single | Kind::Cluster => LocationTarget::At(target.addresses[0].clone()),
-        };
-        Location { target, settings }
-    }
-
-    pub fn to(address: Address, settings: Arc<ConnectSettings>) -> Self {
-        Location { target: LocationTarget::At(address), settings }
-    }
-
-    /// Returns the wait before the next attempt to connect: between half of `whole` and all of it.
-    pub fn jitter(&self, whole: Duration) -> Duration {
-        self.settings.random.jitter(whole)
-    }
-
-    /// A client for the next connection, and the address that it leads to.
-    pub async fn client(&self) -> Result<(Arc<str>, Client), String> {
-        self.client_speaking(ProtocolVersion::RESP2).await
-    }
-
-    /// A client that also receives pushed messages.
-    pub async fn listening_client(&self) -> Result<Client, String> {
-        Ok(self.client_speaking(ProtocolVersion::RESP3).await?.1)
-    }
-
-    async fn client_speaking(&self, protocol: ProtocolVersion) -> Result<(Arc<str>, Client), String> {
-        let address = match &self.target {
-            LocationTarget::At(address) => address.clone(),
-            LocationTarget::Master { service, sentinels, login } => {
-                find_master(&self.settings, service, sentinels, login).await?
-            }
-        };
-        let client =
-            self.settings.client(&address, &self.settings.login, self.settings.database, protocol)?;
-        Ok((address.to_string().into(), client))
+        client.map_err(why)
     }
 
     /// Refuses a server that is not the master.
     pub async fn confirm(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
-        let LocationTarget::Master { service, .. } = &self.target else { return Ok(()) };
-        let role = redis::cmd("ROLE").query_async::<Value>(connection).await.map_err(|error| why(&error))?;
-        match role {
-            Value::Array(parts) if matches!(parts.first(), Some(Value::BulkString(role)) if role == b"master") => {
-                Ok(())
-            }
+        let Kind::Sentinel { service, .. } = &self.target.kind else { return Ok(()) };
+        match redis::cmd("ROLE").query_async(connection).await.map_err(why)? {
+            Role::Primary { .. } => Ok(()),
             _ => Err(format!("the Sentinels name a server that is not the master of {service} yet")),
         }
     }
-}
 
-/// Asks all Sentinels at once. The first answer counts, so one that is silent costs nothing.
-async fn find_master(
-    settings: &ConnectSettings,
-    service: &str,
-    sentinels: &[Address],
-    login: &Login,
-) -> Result<Address, String> {
-    let asked = sentinels.iter().map(|sentinel| {
-        let answer = ask_sentinel(settings, service, sentinel, login);
-        Box::pin(async move { answer.await.map_err(|error| format!("{sentinel}: {error}")) })
-    });
-    match select_ok(asked).await {
-        Ok((master, _)) => Ok(master),
-        Err(last) => Err(format!("no Sentinel names the master of {service} ({last})")),
+    /// Asks all Sentinels at once. The first answer counts, so one that is silent costs nothing.
+    async fn find_master(&self, service: &str, login: &Login) -> Result<Address, String> {
+        let asked = self.target.addresses.iter().map(|sentinel| {
+            let answer = self.ask_sentinel(service, sentinel, login);
+            Box::pin(async move { answer.await.map_err(|error| format!("{sentinel}: {error}")) })
+        });
+        match select_ok(asked).await {
+            Ok((master, _)) => Ok(master),
+            Err(last) => Err(format!("no Sentinel names the master of {service} ({last})")),
+        }
     }
-}
 
-async fn ask_sentinel(
-    settings: &ConnectSettings,
-    service: &str,
-    sentinel: &Address,
-    login: &Login,
-) -> Result<Address, String> {
-    let client = settings.client(sentinel, login, 0, ProtocolVersion::RESP2)?;
-    let mut connection = client.get_multiplexed_async_connection().await.map_err(|error| why(&error))?;
-    let found: Option<(String, u16)> = redis::cmd("SENTINEL")
-        .arg("get-master-addr-by-name")
-        .arg(service)
-        .query_async(&mut connection)
-        .await
-        .map_err(|error| why(&error))?;
-    let (host, port) = found.ok_or("it knows no such service")?;
-    Ok(Address { host, port })
+    async fn ask_sentinel(
+        &self,
+        service: &str,
+        sentinel: &Address,
+        login: &Login,
+    ) -> Result<Address, String> {
+        let client = self.client_for(sentinel, login, 0, ProtocolVersion::RESP2)?;
+        let mut connection = client.get_multiplexed_async_connection().await.map_err(why)?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("get-master-addr-by-name").arg(service);
+        let found = command.query_async(&mut connection).await.map_err(why)?;
+        let (host, port) = Option::ok_or(found, "it knows no such service")?;
+        Ok(Address { host, port })
+    }
 }

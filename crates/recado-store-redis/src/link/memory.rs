@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use redis::Value;
+use redis::{InfoDict, Value};
 use tokio::time::Instant;
 
 use super::shards::Shards;
-use crate::check::Info;
 
 const READ_EVERY: Duration = Duration::from_secs(5);
 
@@ -41,9 +40,9 @@ impl Reading {
         ))
     }
 
-    pub(crate) fn of(info: &Info) -> Option<Self> {
-        let max_bytes = info.number("maxmemory").filter(|max| *max > 0);
-        Some(Reading { used_bytes: info.number("used_memory")?, max_bytes })
+    pub(crate) fn of(info: &InfoDict) -> Option<Self> {
+        let max_bytes = info.get("maxmemory").filter(|max| *max > 0);
+        Some(Reading { used_bytes: info.get("used_memory")?, max_bytes })
     }
 }
 
@@ -66,7 +65,7 @@ impl Memory {
     pub(super) async fn read(&self, shards: &Shards, timeout: Duration) {
         let mut command = redis::cmd("INFO");
         let answers = shards.ask_all(command.arg("memory"), Instant::now() + timeout).await;
-        let read = |answer: Result<Value, _>| Reading::of(&Info::read(&answer.ok()?)?);
+        let read = |answer: Result<Value, _>| Reading::of(&redis::from_redis_value(answer.ok()?).ok()?);
         if let Some(fullest) = answers.into_iter().filter_map(read).reduce(fuller) {
             let before = self.0.write().replace(fullest);
             let was_full = before.as_ref().is_some_and(Reading::is_full);

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use recado_core::Random;
 use redis::{Cmd, Value};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::RedisOptions;
 use super::cluster::Cluster;
 use super::connection::Connection;
 use super::fault::{Fault, OpenError};
-use super::location::{ConnectSettings, Location};
-use super::url::{Kind, Target};
+use super::location::Location;
+use super::url::Kind;
 
 #[derive(Debug)]
 pub(crate) enum Shards {
@@ -27,18 +27,12 @@ pub(crate) enum Shards {
 impl Shards {
     /// Returns when the server, or one of a Cluster, has answered.
     pub async fn open(options: &RedisOptions, random: Arc<Random>) -> Result<Self, OpenError> {
-        let target = Target::read(&options.url)?;
-        let settings = ConnectSettings::new(&target, options.trusted_roots_pem.as_deref(), random)?;
-        let shards = match target.kind {
-            Kind::Cluster => {
-                return Ok(Shards::Many(Cluster::open(&target.addresses, settings, options.timeout).await?));
-            }
-            Kind::Single | Kind::Sentinel { .. } => {
-                let location = Location::of(&target, settings);
-                let server = Arc::new(Connection::start(location.clone(), options.timeout));
-                Shards::One { server, location }
-            }
-        };
+        let location = Location::read(options, random)?;
+        if location.target.kind == Kind::Cluster {
+            return Cluster::open(location, options.timeout).await.map(Shards::Many);
+        }
+        let server = Arc::new(Connection::start(location.clone(), options.timeout));
+        let shards = Shards::One { server, location };
         let deadline = Instant::now() + options.timeout;
         let answer = shards.send(b"", &redis::cmd("PING"), deadline).await;
         answer.map_err(|fault| OpenError::of(fault, options.timeout))?;
@@ -61,14 +55,9 @@ impl Shards {
         }
     }
 
-    /// Asks every master at once, in no order.
+    /// Asks every master at once.
     pub async fn ask_all(&self, command: &Cmd, deadline: Instant) -> Vec<Result<Value, Fault>> {
-        let mut asked = JoinSet::new();
-        for server in self.masters() {
-            let command = command.clone();
-            asked.spawn(async move { server.send(&command, deadline).await });
-        }
-        asked.join_all().await
+        join_all(self.masters().iter().map(|server| server.send(command, deadline))).await
     }
 
     /// A server to subscribe at: in a Cluster each passes on what is published at any.

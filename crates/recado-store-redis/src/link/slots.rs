@@ -29,13 +29,9 @@ impl SlotMap {
                 return None;
             };
             let [host, Value::Int(port), ..] = &master[..] else { return None };
-            let host = match host {
-                Value::BulkString(name) if !name.is_empty() && name != b"?" => {
-                    String::from_utf8(name.clone()).ok()?
-                }
-                Value::BulkString(_) | Value::Nil => asked.host.clone(),
-                _ => return None,
-            };
+            let host: Option<String> = redis::from_redis_value_ref(host).ok()?;
+            let host =
+                host.filter(|name| !name.is_empty() && name != "?").unwrap_or_else(|| asked.host.clone());
             let master = map.place(Address { host, port: u16::try_from(*port).ok()? });
             let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
             map.holders.get_mut(first..=last)?.fill(master);

@@ -154,10 +154,8 @@ impl fmt::Display for Target {
             Kind::Cluster => "+cluster",
         };
         let login = if self.login == Login::default() { "" } else { "***@" };
-        write!(f, "{base}{kind}://{login}")?;
-        for (at, address) in self.addresses.iter().enumerate() {
-            write!(f, "{}{address}", if at == 0 { "" } else { "," })?;
-        }
+        let addresses: Vec<_> = self.addresses.iter().map(Address::to_string).collect();
+        write!(f, "{base}{kind}://{login}{}", addresses.join(","))?;
         if let Kind::Sentinel { service, .. } = &self.kind {
             write!(f, "/{service}")?;
         }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use recado_core::{AuditEvent, JobId};
-use recado_store::{AuditLog, AuditRecord, AuditSpan, AuditTrim, StoreError};
+use recado_store::{AuditLog, AuditRecord, AuditSpan, AuditTrim, StoreError, StoreResult};
+use redis::Value;
 
-use crate::codec::answer::{Answer, unexpected};
 use crate::codec::keys::IdKey;
 use crate::codec::record::json;
-use crate::link::Arg;
+use crate::link::unexpected;
 use crate::store::RedisStore;
 
 /// Events at most in one call: no other client is served while a script runs.
@@ -63,6 +63,9 @@ fn place_of(number: u64) -> String {
     format!("{}-{}", entry >> NTH_BITS, entry & NTH_MAX)
 }
 
+/// The place of an entry, and every record after the number of its job.
+type StreamEntry = (String, Vec<(Value, Vec<u8>)>);
+
 /// Records that one script wrote together.
 #[derive(Debug)]
 struct TrailEntry {
@@ -73,12 +76,9 @@ struct TrailEntry {
 }
 
 impl TrailEntry {
-    /// As the stream has it: its place, and every record after the number of its job.
-    fn read(entry: Answer) -> Result<Self, StoreError> {
-        let [place, records] = entry.parts()?;
-        let first = first_of(&place.text()?).ok_or_else(unexpected)?;
-        let events = records.list()?.into_iter().skip(1).step_by(2).map(Answer::bytes);
-        Ok(TrailEntry { first, events: events.collect::<Result<_, _>>()? })
+    fn read((place, records): StreamEntry) -> StoreResult<Self> {
+        let first = first_of(&place).ok_or_else(unexpected)?;
+        Ok(TrailEntry { first, events: records.into_iter().map(|(_, event)| event).collect() })
     }
 
     /// Every record that was not erased, with its number.
@@ -124,7 +124,7 @@ pub fn mark_archived(event: &[u8]) -> Vec<u8> {
 
 #[async_trait]
 impl AuditLog for RedisStore {
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+    async fn record(&self, events: Vec<AuditEvent>) -> StoreResult<()> {
         let mut by_partition: BTreeMap<u16, Vec<(Option<IdKey>, &AuditEvent)>> = BTreeMap::new();
         for event in &events {
             let about = event.job_id.as_deref().and_then(|id| JobId::new(id).ok());
@@ -138,15 +138,15 @@ impl AuditLog for RedisStore {
         }
         for (partition, events) in by_partition {
             for some in events.chunks(CALL_EVENTS_MAX) {
-                let mut args = Vec::with_capacity(some.len() * 3);
+                let mut call = self.call(&self.scripts.record, partition);
                 for (about, event) in some {
                     match about {
-                        Some(key) => args.extend([Arg::Int(i64::from(key.bucket)), Arg::from(&*key.bytes)]),
-                        None => args.extend([Arg::from(""), Arg::from("")]),
-                    }
-                    args.push(Arg::from(json(event)?));
+                        Some(key) => call.arg(key),
+                        None => call.arg("").arg(""),
+                    };
+                    call.arg(json(event)?);
                 }
-                self.run(&self.scripts.record, partition, &args).await?;
+                self.run::<()>(&call).await?;
             }
         }
         Ok(())
@@ -154,7 +154,7 @@ impl AuditLog for RedisStore {
 
     /// Removes entries that were archived and are not needed any more. From then on a job's trail here begins after
     /// them.
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+    async fn trim_audit(&self, trim: AuditTrim) -> StoreResult<u64> {
         let mut reach =
             Reach { after: 0, before: current_number(trim.up_to).saturating_add(1), newest_first: false };
         let (mut looked, mut gone, mut places) = (0, 0, Vec::new());
@@ -173,9 +173,10 @@ impl AuditLog for RedisStore {
             }
         }
         if !places.is_empty() {
-            let (audit, apart) = (self.trail_key(trim.part, "audit")?, self.trail_key(trim.part, "apart")?);
-            self.link.command(redis::cmd("XDEL").arg(&audit).arg(&places), &audit).await?;
-            self.link.command(redis::cmd("HDEL").arg(&apart).arg(&places), &apart).await?;
+            for (verb, name) in [("XDEL", "audit"), ("HDEL", "apart")] {
+                let key = self.trail_key(trim.part, name)?;
+                self.link.command::<u64>(redis::cmd(verb).arg(key).arg(&places)).await?;
+            }
         }
         Ok(gone)
     }
@@ -184,7 +185,7 @@ impl AuditLog for RedisStore {
         self.partition_count() as u16 + 1
     }
 
-    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> StoreResult<Vec<AuditRecord>> {
         let mut reach =
             Reach { after: current_number(span.after), before: u64::MAX, newest_first: span.newest_first };
         let (mut found, mut count) = (Vec::new(), READ_ENTRIES);
@@ -213,15 +214,15 @@ impl RedisStore {
         partition: u16,
         reach: Reach,
         count: usize,
-    ) -> Result<(Vec<TrailEntry>, bool), StoreError> {
+    ) -> StoreResult<(Vec<TrailEntry>, bool)> {
         let key = self.trail_key(partition, "audit")?;
         let (low, high) = reach.bounds();
         let (verb, from, to) =
             if reach.newest_first { ("XREVRANGE", &high, &low) } else { ("XRANGE", &low, &high) };
         let mut command = redis::cmd(verb);
-        command.arg(&key).arg(from).arg(to).arg("COUNT").arg(count);
-        let answer = Answer(self.link.command(&command, &key).await?);
-        let mut found = answer.list()?.into_iter().map(TrailEntry::read).collect::<Result<Vec<_>, _>>()?;
+        command.arg(key).arg(from).arg(to).arg("COUNT").arg(count);
+        let found: Vec<StreamEntry> = self.link.command(&command).await?;
+        let mut found = found.into_iter().map(TrailEntry::read).collect::<StoreResult<Vec<_>>>()?;
         let last = found.last().map(|entry| entry.first).filter(|_| found.len() == count);
         for entry in self.split_entries(partition, reach).await? {
             let is_beyond = |last| if reach.newest_first { entry.first < last } else { entry.first > last };
@@ -237,32 +238,22 @@ impl RedisStore {
     }
 
     /// Reads the entries that were split, in no order.
-    async fn split_entries(&self, partition: u16, reach: Reach) -> Result<Vec<TrailEntry>, StoreError> {
+    async fn split_entries(&self, partition: u16, reach: Reach) -> StoreResult<Vec<TrailEntry>> {
         let key = self.trail_key(partition, "apart")?;
-        let mut command = redis::cmd("HKEYS");
-        command.arg(&key);
-        let mut places = Vec::new();
-        for place in Answer(self.link.command(&command, &key).await?).list()? {
-            let place = place.text()?;
-            let first = first_of(&place).ok_or_else(unexpected)?;
-            if first | INDEX_MAX > reach.after && first < reach.before {
-                places.push(Arg::from(place.into_bytes()));
-            }
-        }
+        let mut places: Vec<String> = self.link.command(redis::cmd("HKEYS").arg(key)).await?;
+        places.retain(|place| {
+            first_of(place).is_none_or(|first| first | INDEX_MAX > reach.after && first < reach.before)
+        });
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        let entries = self.run(&self.scripts.split_entries, partition, &places).await?.list()?;
+        let mut call = self.call(&self.scripts.split_entries, partition);
+        let entries: Vec<StreamEntry> = self.run(call.arg(places)).await?;
         entries.into_iter().map(TrailEntry::read).collect()
     }
 
     /// Returns true if every record of an entry is archived and not needed any more.
-    async fn may_be_trimmed(
-        &self,
-        entry: &TrailEntry,
-        reach: Reach,
-        trim: &AuditTrim,
-    ) -> Result<bool, StoreError> {
+    async fn may_be_trimmed(&self, entry: &TrailEntry, reach: Reach, trim: &AuditTrim) -> StoreResult<bool> {
         let mut of_jobs = Vec::new();
         for (number, event) in entry.records() {
             let Some(event) = audit_event(event) else { continue };
@@ -283,9 +274,9 @@ impl RedisStore {
         Ok(true)
     }
 
-    fn trail_key(&self, partition: u16, name: &str) -> Result<Vec<u8>, StoreError> {
+    fn trail_key(&self, partition: u16, name: &str) -> StoreResult<Vec<u8>> {
         let kv_root = Some(&self.kv_root).filter(|_| u64::from(partition) == self.partition_count());
-        let root = self.root(partition).or(kv_root).ok_or_else(|| {
+        let root = self.roots.get(usize::from(partition)).or(kv_root).ok_or_else(|| {
             let last = self.partition_count();
             StoreError::Unavailable(format!("the trail has no part {partition}; ask for 0 to {last}"))
         })?;

@@ -15,25 +15,26 @@
 //!
 //! Calls that fill a script by themselves bypass the queue.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Debug;
 use std::future::Future;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use recado_store::StoreError;
+use recado_store::{StoreError, StoreResult};
 use tokio::sync::oneshot;
 
-use crate::codec::answer::unexpected;
+use crate::link::unexpected;
 use crate::store::RedisStore;
+use crate::verbs::partitions::by_partition;
 
 /// Scripts of one verb in flight at once: while the server runs one, the answer of the last is read and the next is
 /// written.
 const IN_FLIGHT_MAX: usize = 2;
 
 /// One item of a call: a job to enqueue, a lease to settle.
-pub trait BatchItem: Sized + Send + Sync + 'static {
-    type Answer: Send + 'static;
+pub trait BatchItem: Sized + Debug + Send + Sync + 'static {
+    type Answer: Debug + Send + 'static;
 
     /// Most items, and most bytes, of one batch.
     const COUNT_MAX: usize;
@@ -49,11 +50,12 @@ pub trait BatchItem: Sized + Send + Sync + 'static {
 
     fn batcher(store: &RedisStore) -> &Batcher<Self>;
 
-    /// Runs the items as one batch. Returns an answer to each, in order.
+    /// Runs the items, all for one partition, as one batch. Returns an answer to each, in order.
     fn run_batch(
         store: &RedisStore,
+        partition: u16,
         items: &[Self],
-    ) -> impl Future<Output = Result<Vec<Self::Answer>, StoreError>> + Send;
+    ) -> impl Future<Output = StoreResult<Vec<Self::Answer>>> + Send;
 }
 
 /// The partitions that all calls of a batch need: the one that they are for, and the home of the ids that they bring.
@@ -73,15 +75,18 @@ impl BatchKey {
 }
 
 /// The queues of calls, by the partitions that they need.
+#[derive(Debug)]
 pub struct Batcher<T: BatchItem>(Mutex<HashMap<BatchKey, CallQueue<T>>>);
 
+#[derive(Debug)]
 struct CallQueue<T: BatchItem> {
     calls: VecDeque<QueuedCall<T>>,
     in_flight: usize,
 }
 
-type ReplySender<A> = oneshot::Sender<Result<Vec<A>, StoreError>>;
+type ReplySender<A> = oneshot::Sender<StoreResult<Vec<A>>>;
 
+#[derive(Debug)]
 struct QueuedCall<T: BatchItem> {
     items: Vec<T>,
     bytes: usize,
@@ -91,13 +96,6 @@ struct QueuedCall<T: BatchItem> {
 impl<T: BatchItem> Default for Batcher<T> {
     fn default() -> Self {
         Batcher(Mutex::new(HashMap::new()))
-    }
-}
-
-impl<T: BatchItem> fmt::Debug for Batcher<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls: usize = self.0.lock().values().map(|queue| queue.calls.len()).sum();
-        f.debug_struct("Batcher").field("calls", &calls).finish_non_exhaustive()
     }
 }
 
@@ -140,16 +138,12 @@ impl<T: BatchItem> Batcher<T> {
 }
 
 /// Runs the items of a call, batched with those of other calls.
-pub async fn submit<T: BatchItem>(store: &RedisStore, items: Vec<T>) -> Result<Vec<T::Answer>, StoreError> {
-    let mut by_partition: BTreeMap<u16, (Vec<usize>, Vec<T>)> = BTreeMap::new();
+pub async fn submit<T: BatchItem>(store: &RedisStore, items: Vec<T>) -> StoreResult<Vec<T::Answer>> {
     let count = items.len();
-    for (at, item) in items.into_iter().enumerate() {
-        let (order, own) = by_partition.entry(item.partition(store)).or_default();
-        order.push(at);
-        own.push(item);
-    }
-    let submitted = by_partition.into_iter().map(|(partition, (order, own))| async move {
-        let answers = submit_to(store, BatchKey::of(store, partition, &own), own).await?;
+    let placed = items.into_iter().enumerate().map(|(at, item)| (item.partition(store), (at, item)));
+    let submitted = by_partition(placed).into_iter().map(|(partition, own)| async move {
+        let (order, own): (Vec<usize>, Vec<T>) = own.into_iter().unzip();
+        let answers = submit_to(store, partition, own).await?;
         Ok::<_, StoreError>(order.into_iter().zip(answers).collect::<Vec<_>>())
     });
     let mut answers: Vec<(usize, T::Answer)> = Vec::with_capacity(count);
@@ -162,12 +156,14 @@ pub async fn submit<T: BatchItem>(store: &RedisStore, items: Vec<T>) -> Result<V
 
 async fn submit_to<T: BatchItem>(
     store: &RedisStore,
-    key: Option<BatchKey>,
+    partition: u16,
     items: Vec<T>,
-) -> Result<Vec<T::Answer>, StoreError> {
+) -> StoreResult<Vec<T::Answer>> {
     let bytes = items.iter().map(T::bytes).sum();
     let is_large = items.len() >= T::COUNT_MAX || bytes >= T::BYTES_MAX;
-    let Some(key) = key.filter(|_| !is_large) else { return T::run_batch(store, &items).await };
+    let Some(key) = BatchKey::of(store, partition, &items).filter(|_| !is_large) else {
+        return T::run_batch(store, partition, &items).await;
+    };
     let (reply, answered) = oneshot::channel();
     if T::batcher(store).enqueue(key, QueuedCall { items, bytes, reply }) {
         tokio::spawn(run_batches::<T>(store.clone(), key));
@@ -194,7 +190,7 @@ async fn run_batches<T: BatchItem>(store: RedisStore, key: BatchKey) {
             callers.push((items.len(), reply));
             batch.extend(items);
         }
-        match T::run_batch(&store, &batch).await {
+        match T::run_batch(&store, key.partition, &batch).await {
             Ok(answers) => reply_to_all(answers, callers),
             Err(error) => callers.into_iter().for_each(|(_, reply)| drop(reply.send(Err(error.clone())))),
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use recado_core::Timestamp;
 use recado_core::breaker::Breaker;
-use recado_store::{KeyValue, KvWrite, KvWritten, StoreError};
-use redis::Cmd;
+use recado_store::{KeyValue, KvWrite, KvWritten, StoreResult};
+use redis::{Cmd, Value};
 use serde::Deserialize;
 
 use crate::store::RedisStore;
@@ -47,12 +47,12 @@ impl RedisStore {
 
     /// Copies until the copy matches the entry. Another node may write in between, and a copy that comes late would
     /// leave the state of before; the last writer of a copy also reads the entry last.
-    async fn copy_circuit(&self, write: &KvWrite, now: Timestamp) -> Result<(), StoreError> {
+    async fn copy_circuit(&self, write: &KvWrite, now: Timestamp) -> StoreResult<()> {
         let mut value = write.value.clone();
         for _ in 0..COPIES_MAX {
             let kept = value.as_ref().and_then(|value| value.parse::<ProviderEntry>().ok());
-            for (key, command) in copies(&write.key, kept.map(|kept| kept.breaker)) {
-                self.link.command(&command, key.as_bytes()).await?;
+            for command in copies(&write.key, kept.map(|kept| kept.breaker)) {
+                self.link.command::<Value>(&command).await?;
             }
             let latest = self.kv_get(write.namespace, &write.key, now).await?.map(|entry| entry.value);
             if latest == value {
@@ -65,23 +65,17 @@ impl RedisStore {
 }
 
 /// The commands that write each key; without a breaker they delete it.
-fn copies(provider: &str, breaker: Option<Breaker>) -> [(String, Cmd); 3] {
-    let (state, failures, last_failure) = match &breaker {
-        Some(breaker) => (
-            Some(breaker.state.as_str().to_owned()),
-            Some(breaker.failures.len().to_string()),
-            breaker.failures.back().map(ToString::to_string),
-        ),
-        None => (None, None, None),
-    };
+fn copies(provider: &str, breaker: Option<Breaker>) -> [Cmd; 3] {
+    let state = breaker.as_ref().map(|breaker| breaker.state.as_str().to_owned());
+    let failures = breaker.as_ref().map(|breaker| breaker.failures.len().to_string());
+    let last_failure = breaker.and_then(|breaker| breaker.failures.back().map(ToString::to_string));
     let copy = |name: &str, value: Option<String>, lasts: Duration| {
-        let key = format!("circuit:{provider}:{name}");
         let mut command = redis::cmd(if value.is_some() { "SET" } else { "DEL" });
-        command.arg(&key);
+        command.arg(format!("circuit:{provider}:{name}"));
         if let Some(value) = value {
             command.arg(value).arg("PX").arg(lasts.as_millis() as u64);
         }
-        (key, command)
+        command
     };
     [
         copy("state", state, STATE_LASTS),

@@ -1,4 +1,4 @@
-//! Claims jobs and extends leases.
+//! Claims jobs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,19 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use recado_core::{Job, Lease, LeaseToken, LostLease, Random, RouteName, Timestamp};
-use recado_store::{Claim, Claimed, Extended, Pick, StoreError};
+use recado_store::{Claim, Claimed, Pick, StoreError, StoreResult};
 
-use crate::codec::answer::{Answer, unexpected};
 use crate::codec::record::decode_or_report;
 use crate::codec::token::{Token, fence_arg};
-use crate::link::Arg;
+use crate::link::{Data, ScriptCall, unexpected};
 use crate::store::RedisStore;
 
 /// Claims without an answer that are remembered at most.
 const UNANSWERED_MAX: usize = 1_000;
-
-/// Extensions at most in one call.
-const CALL_TOKENS_MAX: usize = 1_000;
 
 /// Jobs at most in one call: no other client is served while a script runs, and each may be large.
 const CALL_JOBS_MAX: usize = 256;
@@ -80,8 +76,7 @@ struct Granted {
 }
 
 impl RedisStore {
-    pub(crate) async fn claim_jobs(&self, claim: &Claim) -> Result<Claimed, StoreError> {
-        let mut claim = claim.clone();
+    pub(crate) async fn claim_jobs(&self, mut claim: Claim) -> StoreResult<Claimed> {
         if self.has_one_partition() {
             let max = claim.max;
             return self.claim_from(&mut claim, 0, max).await.map(|granted| granted.claimed);
@@ -138,7 +133,7 @@ impl RedisStore {
         }
     }
 
-    async fn claim_from(&self, claim: &mut Claim, partition: u16, max: usize) -> Result<Granted, StoreError> {
+    async fn claim_from(&self, claim: &mut Claim, partition: u16, max: usize) -> StoreResult<Granted> {
         let mut all = Granted { claimed: Claimed::default(), tenants: 0 };
         loop {
             let wanted = (max - all.claimed.leases.len()).min(CALL_JOBS_MAX);
@@ -158,7 +153,7 @@ impl RedisStore {
         }
     }
 
-    async fn claim_call(&self, claim: &Claim, partition: u16, max: usize) -> Result<Granted, StoreError> {
+    async fn claim_call(&self, claim: &Claim, partition: u16, max: usize) -> StoreResult<Granted> {
         if claim.pick != Pick::Orphaned {
             return self.send_repeatable(claim, partition, max).await;
         }
@@ -174,12 +169,7 @@ impl RedisStore {
     }
 
     /// Sends a request. If its answer is lost, the next claim for the same repeats it.
-    async fn send_repeatable(
-        &self,
-        claim: &Claim,
-        partition: u16,
-        max: usize,
-    ) -> Result<Granted, StoreError> {
+    async fn send_repeatable(&self, claim: &Claim, partition: u16, max: usize) -> StoreResult<Granted> {
         let mut in_flight = self.claims.next_request(&claim.pick, partition, &self.random);
         let Some(ClaimRequest { fence, tries, .. }) = in_flight.request else { return Err(unexpected()) };
         let granted = self.run_claim(fence, tries, claim, partition, max).await;
@@ -196,63 +186,32 @@ impl RedisStore {
         claim: &Claim,
         partition: u16,
         max: usize,
-    ) -> Result<Granted, StoreError> {
+    ) -> StoreResult<Granted> {
         let (pick, route) = match &claim.pick {
             Pick::Ready(route) => ("ready", route.as_str()),
             Pick::Overdue => ("overdue", ""),
             Pick::Orphaned => ("orphaned", ""),
         };
         let holder = Holder::text(&claim.worker, claim.provider.as_deref());
-        let mut args = vec![
-            fence_arg(fence),
-            Arg::Int(tries),
-            Arg::from(pick),
-            Arg::Int(i64::try_from(max).unwrap_or(i64::MAX)),
-            Arg::Int(claim.now.as_millis()),
-            Arg::Int(claim.lease_until.as_millis()),
-            Arg::from(&*holder),
-            Arg::from(route),
-        ];
-        push_terms(claim, &mut args);
-        let [next_at, tenants, jobs, taken_over] =
-            self.run(&self.scripts.claim, partition, &args).await?.parts()?;
-        let (mut jobs, mut taken_over) = (jobs.list()?.into_iter(), taken_over.list()?.into_iter());
-        let mut leases = Vec::with_capacity(jobs.len() / 3);
-        while let (Some(seq), Some(head), Some(data)) = (jobs.next(), jobs.next(), jobs.next()) {
-            let (seq, head, before) = (seq.count()?, head.bytes()?, taken_over.next());
+        let mut call = self.call(&self.scripts.claim, partition);
+        call.arg(fence_arg(fence)).arg(tries).arg(pick).arg(max);
+        call.arg(claim.now.as_millis()).arg(claim.lease_until.as_millis()).arg(holder).arg(route);
+        push_terms(claim, &mut call);
+        type Jobs = Vec<(u64, Vec<u8>, Data)>;
+        let (next_at, tenants, jobs, taken_over): (Option<i64>, u64, Jobs, Vec<(i64, String)>) =
+            self.run(&call).await?;
+        let mut taken_over = taken_over.into_iter();
+        let mut leases = Vec::with_capacity(jobs.len());
+        for (seq, head, Data(data)) in jobs {
+            let before = taken_over.next();
             // One that cannot be read stays leased until its time is up, and nothing of it goes out.
             let Some(record) = decode_or_report(&head, partition, seq) else { continue };
             let token = Token { partition, seq, fence }.into();
             self.heads.insert(token, head);
-            let job = Job { data: data.payload()?, ..record.job };
-            leases.push(lease_of(token, job, before, claim)?);
+            leases.push(lease_of(token, Job { data, ..record.job }, before, claim));
         }
-        let next_at = next_at.there().map(Answer::time).transpose()?;
-        Ok(Granted { claimed: Claimed { next_at, leases }, tenants: tenants.count()? })
-    }
-
-    pub(crate) async fn extend_leases(
-        &self,
-        tokens: &[LeaseToken],
-        until: Timestamp,
-    ) -> Result<Vec<Extended>, StoreError> {
-        let mut answers = vec![Extended::Stale; tokens.len()];
-        let by_partition = self.by_partition(tokens.iter().map(|token| self.read_token(*token)));
-        for (partition, known) in by_partition {
-            for some in known.chunks(CALL_TOKENS_MAX) {
-                let mut args = vec![Arg::Int(until.as_millis())];
-                for (_, token) in some {
-                    token.push(&mut args);
-                }
-                let extended = self.run(&self.scripts.extend, partition, &args).await?.list()?;
-                for ((at, _), extended) in some.iter().zip(extended) {
-                    if extended.yes()? {
-                        answers[*at] = Extended::Until(until);
-                    }
-                }
-            }
-        }
-        Ok(answers)
+        let next_at = next_at.map(Timestamp::from_millis);
+        Ok(Granted { claimed: Claimed { next_at, leases }, tenants })
     }
 }
 
@@ -274,23 +233,14 @@ impl Holder {
     }
 }
 
-fn lease_of(
-    token: LeaseToken,
-    job: Job,
-    taken_over: Option<Answer>,
-    claim: &Claim,
-) -> Result<Lease, StoreError> {
+fn lease_of(token: LeaseToken, job: Job, taken_over: Option<(i64, String)>, claim: &Claim) -> Lease {
     // A head does not change while its job is leased, so the attempt of a lease that ran out has this number, too.
     let attempt = job.progress.attempts_started + 1;
-    let lost = match taken_over {
-        Some(before) => {
-            let [since, by] = before.parts()?;
-            let Holder { worker, provider } = Holder::of(&by.text()?);
-            Some(LostLease { attempt, claimed_at: since.time()?, worker, provider })
-        }
-        None => None,
-    };
-    Ok(Lease { token, attempt, claimed_at: claim.now, expires_at: claim.lease_until, job, lost })
+    let lost = taken_over.map(|(since, by)| {
+        let Holder { worker, provider } = Holder::of(&by);
+        LostLease { attempt, claimed_at: Timestamp::from_millis(since), worker, provider }
+    });
+    Lease { token, attempt, claimed_at: claim.now, expires_at: claim.lease_until, job, lost }
 }
 
 /// Subtracts what each tenant got from its quota.
@@ -308,17 +258,15 @@ fn spend_quotas(claim: &mut Claim, granted: &Claimed) {
 }
 
 /// Pushes how tenants share the claim: the usual turn, and the tenants that have terms of their own.
-fn push_terms<'a>(claim: &'a Claim, args: &mut Vec<Arg<'a>>) {
+fn push_terms(claim: &Claim, call: &mut ScriptCall<'_>) {
     let turns = &claim.turns;
     let usual = if turns.batch == 0 { recado_core::fairness::TURN_JOBS } else { turns.batch };
-    args.push(Arg::Int(i64::from(usual)));
+    call.arg(usual);
     if !matches!(claim.pick, Pick::Ready(_)) {
         return;
     }
     let only_weighted = turns.weights.keys().filter(|company| !turns.quota.contains_key(*company));
     for company in turns.quota.keys().chain(only_weighted) {
-        args.push(Arg::from(company.as_str()));
-        args.push(Arg::Int(i64::from(turns.jobs_of(company))));
-        args.push(Arg::Int(i64::from(turns.quota_of(company))));
+        call.arg(company.as_str()).arg(turns.jobs_of(company)).arg(turns.quota_of(company));
     }
 }

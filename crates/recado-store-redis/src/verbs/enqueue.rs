@@ -1,14 +1,12 @@
 //! Enqueues jobs.
 
-use std::collections::BTreeMap;
-
 use recado_core::{NewJob, Progress, Status};
-use recado_store::{Enqueued, StoreError};
+use recado_store::{Enqueued, StoreResult};
+use redis::Value;
 
-use crate::codec::answer::{Answer, unexpected};
 use crate::codec::keys::IdKey;
 use crate::codec::record::{HeldState, Record};
-use crate::link::Arg;
+use crate::link::{ScriptCall, read, unexpected};
 use crate::store::RedisStore;
 use crate::verbs::batcher::{BatchItem, Batcher};
 
@@ -48,71 +46,55 @@ impl BatchItem for Intake {
         &store.enqueues
     }
 
-    async fn run_batch(store: &RedisStore, jobs: &[Self]) -> Result<Vec<Enqueued>, StoreError> {
-        store.enqueue_jobs(jobs).await
+    async fn run_batch(store: &RedisStore, partition: u16, jobs: &[Self]) -> StoreResult<Vec<Enqueued>> {
+        let (mut answers, mut rest) = (Vec::with_capacity(jobs.len()), jobs);
+        while !rest.is_empty() {
+            let (call, after) = rest.split_at(one_call(rest));
+            answers.extend(store.enqueue_call(partition, call).await?);
+            rest = after;
+        }
+        let is_accepted = |(_, answer): &(_, &Enqueued)| matches!(answer, Enqueued::Accepted { .. });
+        let accepted = jobs.iter().zip(&answers).filter(is_accepted);
+        store.wakeups.announce(&store.link, accepted.map(|(job, _)| &job.new.route));
+        Ok(answers)
     }
 }
 
 impl RedisStore {
-    async fn enqueue_jobs(&self, jobs: &[Intake]) -> Result<Vec<Enqueued>, StoreError> {
-        let mut by_partition: BTreeMap<u16, Vec<(usize, &Intake)>> = BTreeMap::new();
-        for (at, job) in jobs.iter().enumerate() {
-            by_partition.entry(job.partition(self)).or_default().push((at, job));
+    async fn enqueue_call(&self, partition: u16, jobs: &[Intake]) -> StoreResult<Vec<Enqueued>> {
+        let away = self.reserve(partition, jobs.iter().map(|job| &job.new.id)).await?;
+        let mut call = self.call(&self.scripts.enqueue, partition);
+        let mut count = 0;
+        for Intake { new, nth } in jobs.iter().filter(|job| !away.contains(&job.new.id)) {
+            call.arg(self.floor(new.enqueued_at, *nth));
+            push_new_job(new, &mut call)?;
+            count += 1;
         }
-        let mut answers = vec![Enqueued::Conflict; jobs.len()];
-        for (partition, own) in by_partition {
-            let mut rest = own.as_slice();
-            while !rest.is_empty() {
-                let (call, after) = rest.split_at(one_call(rest));
-                self.enqueue_call(partition, call, &mut answers).await?;
-                rest = after;
-            }
+        let here = if count > 0 { self.run::<Vec<Value>>(&call).await? } else { Vec::new() };
+        if here.len() != count {
+            return Err(unexpected());
         }
-        let accepted =
-            jobs.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Enqueued::Accepted { .. }));
-        self.wakeups.announce(&self.link, accepted.map(|(job, _)| &job.new.route));
+        let mut here = here.into_iter();
+        let mut answers = Vec::with_capacity(jobs.len());
+        for Intake { new, .. } in jobs {
+            let found = if away.contains(&new.id) { None } else { here.next() };
+            answers.push(match found {
+                None | Some(Value::BulkString(_)) => self.answer_for_taken_id(new).await?,
+                Some(Value::Int(1)) => {
+                    let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
+                    Enqueued::Accepted { status }
+                }
+                Some(known) => {
+                    let (head, is_held): (Vec<u8>, bool) = read(known)?;
+                    answer_for_known(new, &head, HeldState::of(is_held))?
+                }
+            });
+        }
         Ok(answers)
     }
 
-    async fn enqueue_call(
-        &self,
-        partition: u16,
-        jobs: &[(usize, &Intake)],
-        answers: &mut [Enqueued],
-    ) -> Result<(), StoreError> {
-        let taken = if self.has_one_partition() {
-            BTreeMap::new()
-        } else {
-            self.reserve(partition, jobs.iter().map(|(_, job)| &job.new.id)).await?
-        };
-        let (away, here): (Vec<_>, Vec<_>) =
-            jobs.iter().partition(|(_, job)| taken.contains_key(&job.new.id));
-        let mut args = Vec::with_capacity(here.len() * 6);
-        for (_, Intake { new, nth }) in &here {
-            args.push(Arg::Int(self.floor(new.enqueued_at, *nth)));
-            push_new_job(new, &mut args)?;
-        }
-        let found = match here.is_empty() {
-            true => Vec::new(),
-            false => self.run(&self.scripts.enqueue, partition, &args).await?.list()?,
-        };
-        if found.len() != here.len() {
-            return Err(unexpected());
-        }
-        for ((at, Intake { new, .. }), answer) in here.into_iter().zip(found) {
-            answers[at] = match answer.0 {
-                redis::Value::BulkString(_) => self.answer_for_taken_id(new).await?,
-                _ => enqueued(new, answer)?,
-            };
-        }
-        for (at, Intake { new, .. }) in away {
-            answers[at] = self.answer_for_taken_id(new).await?;
-        }
-        Ok(())
-    }
-
     /// The id is taken by a job of another partition, or reserved for one.
-    async fn answer_for_taken_id(&self, new: &NewJob) -> Result<Enqueued, StoreError> {
+    async fn answer_for_taken_id(&self, new: &NewJob) -> StoreResult<Enqueued> {
         match self.find(&new.id).await? {
             Some(found) => answer_for_known(new, &found.head, HeldState::of(found.held.is_some())),
             None => Ok(Enqueued::Conflict),
@@ -121,9 +103,9 @@ impl RedisStore {
 }
 
 /// Counts the jobs that fit into one call.
-fn one_call(jobs: &[(usize, &Intake)]) -> usize {
+fn one_call(jobs: &[Intake]) -> usize {
     let mut bytes = 0;
-    let fits = |(_, job): &&(usize, &Intake)| {
+    let fits = |job: &&Intake| {
         bytes += job.bytes();
         bytes <= CALL_BYTES_MAX
     };
@@ -131,29 +113,15 @@ fn one_call(jobs: &[(usize, &Intake)]) -> usize {
 }
 
 /// Pushes the arguments of one new job, as `enqueue.lua` reads them.
-pub fn push_new_job<'a>(new: &'a NewJob, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let key = IdKey::of(&new.id);
+pub fn push_new_job(new: &NewJob, call: &mut ScriptCall<'_>) -> StoreResult<()> {
     let data = new.data.as_str();
     let lies_packed = new.due_at <= new.enqueued_at && data.len() <= PACKED_BYTES_MAX;
-    args.push(Arg::Int(i64::from(key.bucket)));
-    args.push(Arg::from(Vec::from(key.bytes)));
-    args.push(Arg::from(Record::new(new).encode()?));
-    args.push(Arg::from(data));
-    args.push(Arg::Int(i64::from(lies_packed)));
+    call.arg(IdKey::of(&new.id)).arg(Record::new(new).encode()?).arg(data).arg(lies_packed);
     Ok(())
 }
 
-fn enqueued(new: &NewJob, answer: Answer) -> Result<Enqueued, StoreError> {
-    if let redis::Value::Int(1) = answer.0 {
-        let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
-        return Ok(Enqueued::Accepted { status });
-    }
-    let [head, is_held] = answer.parts()?;
-    answer_for_known(new, &head.bytes()?, HeldState::of(is_held.yes()?))
-}
-
 /// The answer when a job with this head has the id.
-fn answer_for_known(new: &NewJob, head: &[u8], held: HeldState) -> Result<Enqueued, StoreError> {
+fn answer_for_known(new: &NewJob, head: &[u8], held: HeldState) -> StoreResult<Enqueued> {
     let known = Record::decode(head)?;
     if known.body_hash != new.body_hash {
         return Ok(Enqueued::Conflict);

@@ -1,23 +1,31 @@
-//! Read queries over jobs.
+//! The trait [`Inspect`]: read queries over jobs and dead letters.
 
-use recado_core::{AuditEvent, Job, JobId, Lease, LeaseToken, Payload, Timestamp};
-use recado_store::{DataBytes, JobFilter, JobView, PAGE_MAX_BYTES, Page, PageRequest, StoreError};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use crate::codec::answer::{Answer, unexpected};
-use crate::codec::record::{HeldState, Record, decode_or_mark};
-use crate::codec::token::{Token, read_fence};
-use crate::link::Arg;
+use async_trait::async_trait;
+use recado_core::{AuditEvent, CompanyId, DeadLetter, JobId, Payload, RouteName, Timestamp};
+use recado_store::{
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, GroupCounts, Inspect, JobFilter, JobView,
+    LeftOut, Page, PageRequest, StoreReport, StoreResult, TenantFilter, TenantView,
+};
+use redis::Value;
+
+use crate::codec::record::{HeldState, decode_or_mark};
+use crate::codec::token::read_fence;
+use crate::link::{Data, read, unexpected};
 use crate::store::RedisStore;
 use crate::verbs::audit::audit_event;
 use crate::verbs::claim::Holder;
-use crate::verbs::merge::{Merge, runs, seqs};
-use crate::verbs::partitions::BEYOND_ALL;
+use crate::verbs::dead_letters::DeadLetterRow;
+use crate::verbs::merge::{ScannedRows, runs, seqs};
+use crate::verbs::tenant_stats::add_stats;
 
 /// Heads that are read at once for a list.
-const LIST_HEADS: i64 = 256;
+const LIST_HEADS: usize = 256;
 
-/// Most heads that one page of a filtered list scans before it returns what it has.
-const SCAN_HEADS_MAX: usize = 20_000;
+/// Number and head of a job in a list, and whether it is leased.
+type HeadRow = (u64, Vec<u8>, bool);
 
 /// A job as it lies in the store.
 #[derive(Debug)]
@@ -38,20 +46,12 @@ pub struct CurrentLease {
 }
 
 impl Found {
-    fn read(partition: u16, answer: Answer) -> Result<Option<Found>, StoreError> {
-        let Some(answer) = answer.there() else { return Ok(None) };
-        let mut parts = answer.list()?.into_iter();
-        let mut part = || parts.next().ok_or_else(unexpected);
-        let (seq, head, data) = (part()?.count()?, part()?.bytes()?, part()?.payload()?);
-        let held = match part() {
-            Err(_) => None,
-            Ok(fence) => Some(CurrentLease {
-                fence: read_fence(&fence.text()?).ok_or_else(unexpected)?,
-                claimed_at: part()?.time()?,
-                expires_at: part()?.time()?,
-                worker: Holder::of(&part()?.text()?).worker,
-            }),
-        };
+    /// Reads a job and its lease, if it has one, as `views.lua` gives them.
+    fn read(partition: u16, answer: Value) -> StoreResult<Option<Found>> {
+        let Some(mut job) = read::<Option<Vec<Value>>>(answer)? else { return Ok(None) };
+        let lease = job.split_off(job.len().min(3));
+        let (seq, head, Data(data)) = read(Value::Array(job))?;
+        let held = if lease.is_empty() { None } else { Some(CurrentLease::read(lease)?) };
         Ok(Some(Found { partition, seq, head, data, held }))
     }
 
@@ -62,108 +62,196 @@ impl Found {
     }
 }
 
+impl CurrentLease {
+    fn read(lease: Vec<Value>) -> StoreResult<Self> {
+        let (fence, since, until, holder): (String, i64, i64, String) = read(Value::Array(lease))?;
+        Ok(CurrentLease {
+            fence: read_fence(&fence).ok_or_else(unexpected)?,
+            claimed_at: Timestamp::from_millis(since),
+            expires_at: Timestamp::from_millis(until),
+            worker: Holder::of(&holder).worker,
+        })
+    }
+}
+
 impl RedisStore {
-    pub(crate) async fn find(&self, id: &JobId) -> Result<Option<Found>, StoreError> {
+    pub(crate) async fn find(&self, id: &JobId) -> StoreResult<Option<Found>> {
         let (partition, answer) = self.run_where_job_is(id, &self.scripts.job).await?;
         Found::read(partition, answer)
     }
 
     /// Jobs by their numbers, each where it was asked for.
-    pub(crate) async fn pick(&self, partition: u16, seqs: &[u64]) -> Result<Vec<Option<Found>>, StoreError> {
-        let args: Vec<_> = seqs.iter().map(|seq| Arg::Int(seq.cast_signed())).collect();
-        let answers = self.run(&self.scripts.pick, partition, &args).await?.list()?;
+    pub(crate) async fn pick(&self, partition: u16, seqs: &[u64]) -> StoreResult<Vec<Option<Found>>> {
+        let answers: Vec<Value> = self.run(self.call(&self.scripts.pick, partition).arg(seqs)).await?;
         answers.into_iter().map(|answer| Found::read(partition, answer)).collect()
     }
 
-    pub(crate) async fn view(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
-        Ok(self.find(id).await?.and_then(|found| found.view(now)))
-    }
-
-    pub(crate) async fn current_lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
-        let Some(Token { partition, seq, fence }) = self.read_token(token) else { return Ok(None) };
-        let Some(found) = self.pick(partition, &[seq]).await?.pop().flatten() else { return Ok(None) };
-        let Some(held) = found.held.filter(|held| held.fence == fence) else { return Ok(None) };
-        let record = Record::decode(&found.head)?;
-        Ok(Some(Lease {
-            token,
-            attempt: record.job.progress.attempts_started + 1,
-            claimed_at: held.claimed_at,
-            expires_at: held.expires_at,
-            job: Job { data: found.data, ..record.job },
-            lost: None,
-        }))
-    }
-
-    pub(crate) async fn list_jobs(
-        &self,
-        filter: &JobFilter,
-        page: PageRequest,
-        now: Timestamp,
-    ) -> Result<Page<JobView>, StoreError> {
-        let mut merge = Merge::new(page.limit);
-        for partition in self.partitions() {
-            self.scan_jobs(partition, filter, page, now, &mut merge).await?;
-        }
-        let (wanted, next) = merge.page();
-        let (mut items, mut bytes) = (Vec::with_capacity(wanted.len()), 0);
-        for (partition, run) in runs(&wanted) {
-            for ((order, ..), found) in run.iter().zip(self.pick(partition, &seqs(run)).await?) {
-                let Some(view) = found.and_then(|found| found.view(now)) else { continue };
-                bytes += view.data_bytes();
-                items.push(view);
-                if bytes >= PAGE_MAX_BYTES {
-                    return Ok(Page { items, next: Some(*order) });
-                }
-            }
-        }
-        Ok(Page { items, next })
-    }
-
-    /// Scans a partition's jobs, newest first, until the page is full or the scan reaches its bound.
-    async fn scan_jobs(
+    /// Scans a partition's jobs below a number for those that a list wants.
+    async fn scan_jobs_below(
         &self,
         partition: u16,
+        number: u64,
         filter: &JobFilter,
-        page: PageRequest,
         now: Timestamp,
-        merge: &mut Merge,
-    ) -> Result<(), StoreError> {
-        let before = page.before.unwrap_or(BEYOND_ALL).min(BEYOND_ALL);
-        let mut below = Some(self.number_at(partition, before));
-        let (mut wanted, mut scanned) = (0, 0);
-        while let Some(number) = below.filter(|_| wanted <= page.limit && scanned < SCAN_HEADS_MAX) {
-            let args = [Arg::Int(number.cast_signed()), Arg::Int(LIST_HEADS)];
-            let [next, heads] = self.run(&self.scripts.list, partition, &args).await?.parts()?;
-            below = next.there().map(Answer::count).transpose()?;
-            for row in heads.list()? {
-                let [seq, head, is_held] = row.parts()?;
-                let seq = seq.count()?;
-                scanned += 1;
-                let Some(record) = decode_or_mark(&head.bytes()?, partition, seq) else { continue };
-                if filter.is_about(&record.job)
-                    && has_status(filter, &record, HeldState::of(is_held.yes()?), now)
-                {
-                    merge.found(self.order_of(partition, seq), partition, seq);
-                    wanted += 1;
-                }
-            }
-        }
-        if let Some(number) = below {
-            merge.stopped_at(self.order_of(partition, number));
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn trail_of(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
-        let (_, events) = self.run_where_job_is(id, &self.scripts.trail).await?;
-        let mut trail = Vec::new();
-        for event in events.list()? {
-            trail.extend(audit_event(&event.bytes()?));
-        }
-        Ok(trail)
+    ) -> StoreResult<ScannedRows> {
+        let mut call = self.call(&self.scripts.list, partition);
+        let (next, heads): (Option<u64>, Vec<HeadRow>) = self.run(call.arg(number).arg(LIST_HEADS)).await?;
+        let wanted = |(seq, head, is_held): HeadRow| {
+            let record = decode_or_mark(&head, partition, seq)?;
+            let has_status = |want| record.status(HeldState::of(is_held), now) == want;
+            let is_wanted = filter.is_about(&record.job) && filter.status.is_none_or(has_status);
+            is_wanted.then_some((seq, seq))
+        };
+        Ok((heads.into_iter().map(wanted).collect(), next))
     }
 }
 
-fn has_status(filter: &JobFilter, record: &Record, held: HeldState, now: Timestamp) -> bool {
-    filter.status.is_none_or(|want| record.status(held, now) == want)
+#[async_trait]
+impl Inspect for RedisStore {
+    fn durability(&self) -> Durability {
+        self.link.checkup().durability()
+    }
+
+    async fn job(&self, id: &JobId, now: Timestamp) -> StoreResult<Option<JobView>> {
+        Ok(self.find(id).await?.and_then(|found| found.view(now)))
+    }
+
+    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> StoreResult<Page<JobView>> {
+        let read = async |partition, seqs: Vec<u64>| {
+            let found = self.pick(partition, &seqs).await?;
+            Ok(found.into_iter().map(|found| found?.view(now)).collect())
+        };
+        let filter = &filter;
+        self.list_page(page, |partition, below| self.scan_jobs_below(partition, below, filter, now), read)
+            .await
+    }
+
+    async fn audit(&self, id: &JobId) -> StoreResult<Vec<AuditEvent>> {
+        let (_, events) = self.run_where_job_is(id, &self.scripts.trail).await?;
+        let events: Vec<Vec<u8>> = read(events)?;
+        Ok(events.iter().filter_map(|event| audit_event(event)).collect())
+    }
+
+    async fn dead_letter(&self, id: &JobId) -> StoreResult<Option<DeadLetter>> {
+        let Some(found) = self.find(id).await? else { return Ok(None) };
+        Ok(self.read_dead_letters(found.partition, vec![found.seq]).await?.pop().flatten())
+    }
+
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<DeadLetter>> {
+        let filter = &filter;
+        let scan_below = async |partition, below| {
+            let (rows, next) = self.read_dead_letters_below(partition, below).await?;
+            let is_wanted = |letter: Option<DeadLetter>| letter.is_some_and(|letter| filter.matches(&letter));
+            let wanted = |row: DeadLetterRow| is_wanted(row.letter).then_some((row.order, row.seq));
+            Ok((rows.into_iter().map(wanted).collect(), next))
+        };
+        self.list_page(page, scan_below, |partition, seqs| self.read_dead_letters(partition, seqs)).await
+    }
+
+    async fn oldest_dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetter>> {
+        let limit_arg = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut oldest = Vec::new();
+        for partition in self.partitions() {
+            let mut call = self.call(&self.scripts.oldest_dead_letters, partition);
+            let found: Vec<(u64, u64)> = self.run(call.arg(limit_arg)).await?;
+            let in_order = |(order, seq)| (self.order_of(partition, order), partition, seq);
+            oldest.extend(found.into_iter().map(in_order));
+        }
+        oldest.sort_unstable();
+        oldest.truncate(limit);
+        let mut letters = Vec::with_capacity(oldest.len());
+        for (partition, run) in runs(&oldest) {
+            letters.extend(self.read_dead_letters(partition, seqs(run)).await?.into_iter().flatten());
+        }
+        Ok(letters)
+    }
+
+    async fn dead_letter_groups(
+        &self,
+        by: GroupBy,
+        filter: DeadLetterFilter,
+    ) -> StoreResult<Vec<DeadLetterGroup>> {
+        let mut groups = GroupCounts::default();
+        for partition in self.partitions() {
+            self.count_groups(partition, by, &filter, &mut groups).await?;
+        }
+        Ok(groups.largest_first())
+    }
+
+    async fn counts(&self, now: Timestamp) -> StoreResult<Counts> {
+        let mut counts = Counts::default();
+        for partition in self.partitions() {
+            let mut call = self.call(&self.scripts.counts, partition);
+            let mut answers: Vec<Value> = self.run(call.arg(now.as_millis())).await?;
+            let lanes: Vec<(String, u64, u64)> = read(Value::Array(answers.split_off(answers.len().min(3))))?;
+            let (leased, dead_letters, ended): (u64, u64, u64) = read(Value::Array(answers))?;
+            counts.leased += leased;
+            counts.dead_letters += dead_letters;
+            counts.ended += ended;
+            for (route, ready, delayed) in lanes {
+                counts.ready += ready;
+                counts.delayed += delayed;
+                if ready + delayed > 0 {
+                    *counts.waiting_by_route.entry(RouteName::trusted(route)).or_default() += ready + delayed;
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    async fn oldest_due(
+        &self,
+        left_out: &LeftOut,
+        now: Timestamp,
+    ) -> StoreResult<BTreeMap<RouteName, Timestamp>> {
+        let mut oldest: BTreeMap<RouteName, Timestamp> = BTreeMap::new();
+        for partition in self.partitions() {
+            let mut call = self.call(&self.scripts.due, partition);
+            call.arg(now.as_millis());
+            for (route, company) in left_out {
+                call.arg(route.as_ref().map_or("", RouteName::as_str)).arg(company.as_str());
+            }
+            for (route, at) in self.run::<Vec<(String, i64)>>(&call).await? {
+                let (route, at) = (RouteName::trusted(route), Timestamp::from_millis(at));
+                oldest.entry(route).and_modify(|known| *known = at.min(*known)).or_insert(at);
+            }
+        }
+        Ok(oldest)
+    }
+
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> StoreResult<Vec<TenantView>> {
+        let mut stats: BTreeMap<(RouteName, CompanyId), TenantView> = BTreeMap::new();
+        for partition in self.partitions() {
+            for tenant in self.tenant_stats(partition, &filter, now).await? {
+                match stats.entry((tenant.route.clone(), tenant.company.clone())) {
+                    Entry::Vacant(entry) => drop(entry.insert(tenant)),
+                    Entry::Occupied(mut entry) => add_stats(entry.get_mut(), tenant),
+                }
+            }
+        }
+        Ok(stats.into_values().collect())
+    }
+
+    async fn report(&self) -> StoreResult<StoreReport> {
+        let unanswered = self.unanswered().await?;
+        let report = StoreReport {
+            kind: "redis",
+            durability: self.durability(),
+            unanswered,
+            ..StoreReport::default()
+        };
+        let Some(memory) = self.link.memory().latest() else { return Ok(report) };
+        Ok(StoreReport {
+            size_bytes: memory.used_bytes,
+            used_bytes: memory.used_bytes,
+            free_bytes: memory.max_bytes.map(|max| max.saturating_sub(memory.used_bytes)),
+            max_bytes: memory.max_bytes,
+            refusing: memory.refusal(),
+            ..report
+        })
+    }
 }

@@ -5,12 +5,11 @@
 
 use async_trait::async_trait;
 use recado_core::{Payload, Timestamp};
-use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError, Waker};
+use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreResult, Waker};
 
-use crate::codec::answer::Answer;
 use crate::codec::bytes::Reader;
 use crate::codec::record::json;
-use crate::link::Arg;
+use crate::link::ScriptCall;
 use crate::store::RedisStore;
 
 /// Writes at most in one call: no other client is served while a script runs.
@@ -18,7 +17,7 @@ const CALL_WRITES_MAX: usize = 500;
 
 #[async_trait]
 impl KeyValue for RedisStore {
-    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> StoreResult<Vec<KvWritten>> {
         let written = self.write_kv(&writes, now).await?;
         if written.iter().any(|written| matches!(written, KvWritten::Done { .. })) {
             self.wakeups.announce_kv(&self.link);
@@ -31,36 +30,20 @@ impl KeyValue for RedisStore {
         Some(self.wakeups.kv_waker())
     }
 
-    async fn kv_get(
-        &self,
-        namespace: Namespace,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<KvEntry>, StoreError> {
-        let name = self.namespace_key(namespace);
+    async fn kv_get(&self, namespace: Namespace, key: &str, now: Timestamp) -> StoreResult<Option<KvEntry>> {
         let mut command = redis::cmd("HGET");
-        command.arg(&name).arg(key);
-        let found = Answer(self.link.command(&command, &name).await?).there();
-        let entry =
-            found.map(Answer::bytes).transpose()?.and_then(|value| read_or_report(namespace, key, &value));
+        command.arg(self.namespace_key(namespace)).arg(key);
+        let found: Option<Vec<u8>> = self.link.command(&command).await?;
+        let entry = found.and_then(|value| read_or_report(namespace, key, &value));
         Ok(entry.filter(|entry| entry.is_there(now)))
     }
 
-    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
-        let name = self.namespace_key(namespace);
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> StoreResult<Vec<KvEntry>> {
         let mut command = redis::cmd("HGETALL");
-        command.arg(&name);
-        let pairs = match self.link.command(&command, &name).await? {
-            redis::Value::Map(pairs) => pairs,
-            other => {
-                let list = Answer(other).list()?;
-                let mut flat = list.into_iter().map(|answer| answer.0);
-                std::iter::from_fn(|| flat.next().zip(flat.next())).collect()
-            }
-        };
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+            self.link.command(command.arg(self.namespace_key(namespace))).await?;
         let mut entries = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
-            let (key, value) = (Answer(key).bytes()?, Answer(value).bytes()?);
             let entry = read_or_report(namespace, &String::from_utf8_lossy(&key), &value);
             entries.extend(entry.filter(|entry| entry.is_there(now)));
         }
@@ -68,43 +51,38 @@ impl KeyValue for RedisStore {
         Ok(entries)
     }
 
-    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
-        let key = self.kv_root.key("shelves");
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> StoreResult<Vec<Option<u64>>> {
         let mut command = redis::cmd("HMGET");
-        command.arg(&key);
+        command.arg(self.kv_root.key("shelves"));
         for namespace in namespaces {
             command.arg(namespace.as_str());
         }
-        let found = Answer(self.link.command(&command, &key).await?).list()?;
+        let found: Vec<Option<u64>> = self.link.command(&command).await?;
         // A namespace without a write yet has none.
-        found.into_iter().map(|version| version.there().map_or(Ok(0), Answer::count).map(Some)).collect()
+        Ok(found.into_iter().map(|version| version.or(Some(0))).collect())
     }
 }
 
 impl RedisStore {
-    async fn write_kv(&self, writes: &[KvWrite], now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+    async fn write_kv(&self, writes: &[KvWrite], now: Timestamp) -> StoreResult<Vec<KvWritten>> {
         let mut answers = Vec::with_capacity(writes.len());
         for some in writes.chunks(CALL_WRITES_MAX) {
-            let mut args = vec![Arg::Int(now.as_millis())];
+            let mut call = self.call_on_kv(&self.scripts.kv_write);
+            call.arg(now.as_millis());
             for write in some {
-                push_write(write, &mut args)?;
+                push_write(write, &mut call)?;
             }
-            for answer in self.run_on_kv(&self.scripts.kv_write, &args).await?.list()? {
-                let [done, version] = answer.parts()?;
-                let (done, version) = (done.yes()?, version.count()?);
-                answers.push(if done {
-                    KvWritten::Done { version }
-                } else {
-                    KvWritten::Conflict { version }
-                });
-            }
+            let written: Vec<(bool, u64)> = self.link.run(&call).await?;
+            answers.extend(written.into_iter().map(|(is_done, version)| match is_done {
+                true => KvWritten::Done { version },
+                false => KvWritten::Conflict { version },
+            }));
         }
         Ok(answers)
     }
 
-    pub(crate) async fn prune_kv(&self, max: i64, now: Timestamp) -> Result<u64, StoreError> {
-        let args = [Arg::Int(now.as_millis()), Arg::Int(max)];
-        self.run_on_kv(&self.scripts.kv_prune, &args).await?.count()
+    pub(crate) async fn prune_kv(&self, max: i64, now: Timestamp) -> StoreResult<u64> {
+        self.link.run(self.call_on_kv(&self.scripts.kv_prune).arg(now.as_millis()).arg(max)).await
     }
 
     fn namespace_key(&self, namespace: Namespace) -> Vec<u8> {
@@ -112,17 +90,14 @@ impl RedisStore {
     }
 }
 
-fn push_write<'a>(write: &'a KvWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let number = |number: Option<i64>| number.map_or(Arg::from(""), Arg::Int);
-    args.push(Arg::from(write.namespace.as_str()));
-    args.push(Arg::from(&*write.key));
-    args.push(Arg::Int(i64::from(write.value.is_some())));
-    args.push(Arg::from(write.value.as_ref().map_or("", Payload::as_str)));
-    args.push(number(write.expect.map(|version| i64::try_from(version).unwrap_or(i64::MAX))));
-    args.push(number(write.expires_at.map(Timestamp::as_millis)));
-    args.push(Arg::Int(write.audit.len() as i64));
+fn push_write(write: &KvWrite, call: &mut ScriptCall<'_>) -> StoreResult<()> {
+    let value = write.value.as_ref().map_or("", Payload::as_str);
+    call.arg(write.namespace.as_str()).arg(&*write.key).arg(write.value.is_some()).arg(value);
+    call.arg(write.expect.map(|version| version.to_string()).unwrap_or_default());
+    call.arg(write.expires_at.map(|at| at.as_millis().to_string()).unwrap_or_default());
+    call.arg(write.audit.len());
     for event in &write.audit {
-        args.push(Arg::from(json(event)?));
+        call.arg(json(event)?);
     }
     Ok(())
 }

@@ -1,5 +1,13 @@
 //! Merges the lists of several partitions into one, newest first, without gap or repetition.
 
+use recado_store::{DataBytes, PAGE_MAX_BYTES, Page, PageRequest, StoreResult};
+
+use crate::store::RedisStore;
+use crate::verbs::partitions::BEYOND_ALL;
+
+/// Most rows of a partition that one page of a filtered list scans before it returns what it has.
+const SCAN_MAX: usize = 20_000;
+
 /// A place in the order of all, and the job's partition and number.
 pub type Row = (u64, u16, u64);
 
@@ -37,6 +45,57 @@ impl Merge {
             Some(self.horizon).filter(|horizon| *horizon > 0)
         };
         (self.rows, next)
+    }
+}
+
+/// A part of a partition's list, newest first: the number and the job of each row, without those that are not wanted,
+/// and the number to go on below, if there is more.
+pub type ScannedRows = (Vec<Option<(u64, u64)>>, Option<u64>);
+
+impl RedisStore {
+    /// Lists a page of all partitions: scans the rows of each below a number, until the page is full or the scan
+    /// reaches its bound, and then reads the items of those that are on the page.
+    pub(crate) async fn list_page<T, Scan, Read>(
+        &self,
+        page: PageRequest,
+        scan_below: impl Fn(u16, u64) -> Scan + Send + Sync,
+        read: impl Fn(u16, Vec<u64>) -> Read + Send + Sync,
+    ) -> StoreResult<Page<T>>
+    where
+        T: DataBytes + Send,
+        Scan: Future<Output = StoreResult<ScannedRows>> + Send,
+        Read: Future<Output = StoreResult<Vec<Option<T>>>> + Send,
+    {
+        let before = page.before.unwrap_or(BEYOND_ALL).min(BEYOND_ALL);
+        let mut merge = Merge::new(page.limit);
+        for partition in self.partitions() {
+            let mut below = Some(self.number_at(partition, before));
+            let (mut wanted, mut scanned) = (0, 0);
+            while let Some(number) = below.filter(|_| wanted <= page.limit && scanned < SCAN_MAX) {
+                let (rows, next) = scan_below(partition, number).await?;
+                (scanned, below) = (scanned + rows.len(), next);
+                for (number, seq) in rows.into_iter().flatten() {
+                    merge.found(self.order_of(partition, number), partition, seq);
+                    wanted += 1;
+                }
+            }
+            if let Some(number) = below {
+                merge.stopped_at(self.order_of(partition, number));
+            }
+        }
+        let (wanted, next) = merge.page();
+        let (mut items, mut bytes) = (Vec::with_capacity(wanted.len()), 0);
+        for (partition, run) in runs(&wanted) {
+            for ((order, ..), item) in run.iter().zip(read(partition, seqs(run)).await?) {
+                let Some(item) = item else { continue };
+                bytes += item.data_bytes();
+                items.push(item);
+                if bytes >= PAGE_MAX_BYTES {
+                    return Ok(Page { items, next: Some(*order) });
+                }
+            }
+        }
+        Ok(Page { items, next })
     }
 }
 

@@ -11,11 +11,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use recado_core::{CompanyId, JobId, Timestamp};
-use recado_store::StoreError;
+use recado_store::StoreResult;
+use redis::{FromRedisValue, Value};
 
-use crate::codec::answer::Answer;
 use crate::codec::keys::{self, IdKey};
-use crate::link::Arg;
+use crate::link::Script;
 use crate::store::RedisStore;
 
 /// 2025-01-01: numbers count from there, so that they stay short.
@@ -37,6 +37,15 @@ pub fn mark(partition: u16) -> String {
 /// The partition that a mark names.
 pub fn marked(text: &[u8]) -> Option<u16> {
     std::str::from_utf8(text).ok()?.strip_prefix(MARK)?.parse().ok()
+}
+
+/// Values that belong to each partition, in order.
+pub fn by_partition<T>(values: impl Iterator<Item = (u16, T)>) -> BTreeMap<u16, Vec<T>> {
+    let mut sorted: BTreeMap<u16, Vec<T>> = BTreeMap::new();
+    for (partition, value) in values {
+        sorted.entry(partition).or_default().push(value);
+    }
+    sorted
 }
 
 impl RedisStore {
@@ -69,49 +78,32 @@ impl RedisStore {
         order.saturating_sub(u64::from(partition)).div_ceil(self.partition_count())
     }
 
-    /// Reserves the ids that have another home than the partition. Answers those that are taken elsewhere, and by
-    /// which partition.
-    pub(crate) async fn reserve(
+    /// Reserves the ids that have another home than the partition. Returns those that cannot be taken in here, because
+    /// another partition has them.
+    pub(crate) async fn reserve<'a>(
         &self,
         partition: u16,
-        ids: impl Iterator<Item = &JobId> + Send,
-    ) -> Result<BTreeMap<JobId, u16>, StoreError> {
-        let mut taken = BTreeMap::new();
+        ids: impl Iterator<Item = &'a JobId> + Send,
+    ) -> StoreResult<HashSet<JobId>> {
+        let mut taken = HashSet::new();
+        if self.has_one_partition() {
+            return Ok(taken);
+        }
         let own = mark(partition);
         for (home, ids) in self.away(partition, ids) {
-            let args = marked_args(&own, ids.iter().map(|(_, key)| key));
-            let answers = self.run(&self.scripts.reserve, home, &args).await?.list()?;
-            for ((id, _), answer) in ids.into_iter().zip(answers) {
-                let answer = answer.bytes()?;
-                if answer != own.as_bytes() {
-                    taken.insert(id.clone(), marked(&answer).unwrap_or(home));
-                }
-            }
+            let holders: Vec<Vec<u8>> = self.run_marked(&self.scripts.reserve, home, &own, &ids).await?;
+            let others = ids.into_iter().zip(holders).filter(|(_, holder)| *holder != own.as_bytes());
+            taken.extend(others.map(|((id, _), _)| id.clone()));
         }
         Ok(taken)
     }
 
     /// Lets go of ids that a partition has forgotten.
-    pub(crate) async fn release(&self, partition: u16, ids: Vec<JobId>) -> Result<(), StoreError> {
+    pub(crate) async fn release(&self, partition: u16, ids: &[JobId]) -> StoreResult<()> {
         for (home, ids) in self.away(partition, ids.iter()) {
-            let own = mark(partition);
-            let args = marked_args(&own, ids.iter().map(|(_, key)| key));
-            self.run(&self.scripts.release, home, &args).await?;
+            self.run_marked::<()>(&self.scripts.release, home, &mark(partition), &ids).await?;
         }
         Ok(())
-    }
-
-    /// Those of these ids that cannot be taken in here, because another partition has them.
-    pub(crate) async fn refused<'a>(
-        &self,
-        partition: u16,
-        ids: impl Iterator<Item = &'a JobId> + Send,
-    ) -> Result<HashSet<JobId>, StoreError> {
-        if self.has_one_partition() {
-            return Ok(HashSet::new());
-        }
-        let taken = self.reserve(partition, ids).await?;
-        Ok(taken.into_keys().collect())
     }
 
     /// Ids whose home is not this partition, by their home.
@@ -120,42 +112,34 @@ impl RedisStore {
         partition: u16,
         ids: impl Iterator<Item = &'a JobId>,
     ) -> BTreeMap<u16, Vec<(&'a JobId, IdKey)>> {
-        let mut away: BTreeMap<u16, Vec<(&JobId, IdKey)>> = BTreeMap::new();
-        for id in ids {
-            let key = IdKey::of(id);
-            let home = self.home_of(&key);
-            if home != partition {
-                away.entry(home).or_default().push((id, key));
-            }
+        let at_home = ids.map(|id| (id, IdKey::of(id))).map(|(id, key)| (self.home_of(&key), (id, key)));
+        by_partition(at_home.filter(|(home, _)| *home != partition))
+    }
+
+    async fn run_marked<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        home: u16,
+        mark: &str,
+        ids: &[(&JobId, IdKey)],
+    ) -> StoreResult<T> {
+        let mut call = self.call(script, home);
+        call.arg(mark);
+        for (_, key) in ids {
+            call.arg(key);
         }
-        away
+        self.run(&call).await
     }
 
     /// Runs a script about a job at its id's home, or at the partition that the home names.
-    pub(crate) async fn run_where_job_is(
-        &self,
-        id: &JobId,
-        script: &crate::link::Script,
-    ) -> Result<(u16, Answer), StoreError> {
+    pub(crate) async fn run_where_job_is(&self, id: &JobId, script: &Script) -> StoreResult<(u16, Value)> {
         let key = IdKey::of(id);
-        let args = [Arg::Int(i64::from(key.bucket)), Arg::from(&*key.bytes)];
         let home = self.home_of(&key);
-        let answer = self.run(script, home, &args).await?;
-        match &answer.0 {
-            redis::Value::BulkString(text) => match marked(text) {
-                Some(partition) => Ok((partition, self.run(script, partition, &args).await?)),
-                None => Ok((home, answer)),
-            },
-            _ => Ok((home, answer)),
+        let answer = self.run(self.call(script, home).arg(&key)).await?;
+        let named = if let Value::BulkString(text) = &answer { marked(text) } else { None };
+        match named {
+            Some(partition) => Ok((partition, self.run(self.call(script, partition).arg(&key)).await?)),
+            None => Ok((home, answer)),
         }
     }
-}
-
-fn marked_args<'a>(own: &'a str, keys: impl Iterator<Item = &'a IdKey>) -> Vec<Arg<'a>> {
-    let mut args = vec![Arg::from(own)];
-    for key in keys {
-        args.push(Arg::Int(i64::from(key.bucket)));
-        args.push(Arg::from(&*key.bytes));
-    }
-    args
 }

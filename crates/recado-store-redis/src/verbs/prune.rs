@@ -3,103 +3,84 @@
 use std::collections::BTreeMap;
 
 use recado_core::{AuditEvent, AuditKind, Timestamp};
-use recado_store::{Pruned, Retention, StoreError};
+use recado_store::{Pruned, StoreResult};
 
-use crate::codec::answer::{Answer, unexpected};
 use crate::codec::keys;
 use crate::codec::record::decode_or_report;
-use crate::link::Arg;
+use crate::link::unexpected;
 use crate::store::RedisStore;
+use crate::verbs::operator::{ActionTerms, JobBefore, give_up};
 
 /// Most ended jobs, and key-value entries, that one call of prune forgets.
-const PRUNE_MAX: i64 = 1_000;
+pub(crate) const PRUNE_MAX: i64 = 1_000;
 
 /// Most dead letters that one call of prune expires.
-const EXPIRE_MAX: i64 = 100;
+const EXPIRE_MAX: usize = 100;
 
 impl RedisStore {
-    pub(crate) async fn prune_jobs(
-        &self,
-        retention: &Retention,
-        now: Timestamp,
-    ) -> Result<Pruned, StoreError> {
-        let mut pruned = Pruned::default();
-        for partition in self.partitions() {
-            self.expire_dead_letters(partition, now, &mut pruned).await?;
-        }
-        let cut = self.excess(retention.ended_max_count).await?;
-        for (partition, kept_at_edge) in self.partitions().zip(cut.kept_at_edge) {
-            let age = i64::try_from(retention.ended_max_age.as_millis()).unwrap_or(i64::MAX);
-            let before = now.as_millis().saturating_sub(age).max(cut.before);
-            self.forget_ended(partition, before, (cut.edge, kept_at_edge), &mut pruned).await?;
-        }
-        pruned.kv_entries = self.prune_kv(PRUNE_MAX, now).await?;
-        pruned.more |= pruned.kv_entries == PRUNE_MAX.cast_unsigned();
-        Ok(pruned)
-    }
-
-    async fn expire_dead_letters(
+    pub(crate) async fn expire_dead_letters(
         &self,
         partition: u16,
         now: Timestamp,
         pruned: &mut Pruned,
-    ) -> Result<(), StoreError> {
-        let args = [Arg::Int(now.as_millis()), Arg::Int(EXPIRE_MAX)];
-        let over = self.run(&self.scripts.expired_dead_letters, partition, &args).await?.list()?;
-        pruned.more |= over.len() == EXPIRE_MAX as usize;
-        for letter in over {
-            let [seq, head] = letter.parts()?;
-            let (seq, head) = (seq.count()?, head.bytes()?);
+    ) -> StoreResult<()> {
+        let mut call = self.call(&self.scripts.expired_dead_letters, partition);
+        let over: Vec<(u64, Vec<u8>)> = self.run(call.arg(now.as_millis()).arg(EXPIRE_MAX)).await?;
+        pruned.more |= over.len() == EXPIRE_MAX;
+        for (seq, head) in over {
             let Some(record) = decode_or_report(&head, partition, seq) else { continue };
             let audit = AuditEvent::about(&record.job, AuditKind::DeadLetterExpired, now);
-            let done = self.end_dead_letter((partition, seq, head), record, now, &audit, &[]).await?;
-            pruned.dead_letters += u64::from(done);
+            let terms = ActionTerms { audit: &audit, corrected: None, follow_ups: &[] };
+            let before = JobBefore { partition, seq, head };
+            let is_done = self.apply_action(&before, give_up(record, now), terms).await?;
+            pruned.dead_letters += u64::from(is_done);
         }
         Ok(())
     }
 
     /// Finds the ended jobs that are too many. What ends meanwhile is newer and changes nothing about them, and neither
     /// does another node that prunes.
-    async fn excess(&self, most: u64) -> Result<Cut, StoreError> {
+    pub(crate) async fn excess(&self, most: u64) -> StoreResult<Cut> {
         let (mut total, mut oldest) = (0, Vec::new());
         for partition in self.partitions() {
-            let mut numbers =
-                self.run(&self.scripts.ended, partition, &[Arg::Int(PRUNE_MAX)]).await?.list()?;
-            let times = numbers.split_off(1);
-            total += numbers.remove(0).count()?;
-            let numbers = times.into_iter().map(Answer::count).collect::<Result<Vec<_>, _>>()?;
-            oldest.push(numbers.chunks_exact(2).map(|pair| (pair[0].cast_signed(), pair[1])).collect());
+            let numbers: Vec<u64> =
+                self.run(self.call(&self.scripts.ended, partition).arg(PRUNE_MAX)).await?;
+            let (count, times) = numbers.split_first().ok_or_else(unexpected)?;
+            total += count;
+            oldest.push(
+                times.as_chunks::<2>().0.iter().map(|[at, count]| (at.cast_signed(), *count)).collect(),
+            );
         }
         Ok(Cut::at(total.saturating_sub(most), &oldest))
     }
 
-    async fn forget_ended(
+    pub(crate) async fn forget_ended(
         &self,
         partition: u16,
         before: i64,
         (edge, kept_at_edge): (i64, u64),
         pruned: &mut Pruned,
-    ) -> Result<(), StoreError> {
-        let args =
-            [Arg::Int(before), Arg::Int(edge), Arg::Int(kept_at_edge.cast_signed()), Arg::Int(PRUNE_MAX)];
-        let [more, gone] = self.run(&self.scripts.prune, partition, &args).await?.parts()?;
-        let id = |answer: Answer| keys::unpack(&answer.bytes()?).ok_or_else(unexpected);
-        let gone = gone.list()?.into_iter().map(id).collect::<Result<Vec<_>, _>>()?;
-        pruned.more |= more.yes()?;
+    ) -> StoreResult<()> {
+        let mut call = self.call(&self.scripts.prune, partition);
+        call.arg(before).arg(edge).arg(kept_at_edge).arg(PRUNE_MAX);
+        let (more, gone): (bool, Vec<Vec<u8>>) = self.run(&call).await?;
+        let gone: Option<Vec<_>> = gone.iter().map(|id| keys::unpack(id)).collect();
+        let gone = gone.ok_or_else(unexpected)?;
+        pruned.more |= more;
         pruned.ended += gone.len() as u64;
-        self.release(partition, gone).await
+        self.release(partition, &gone).await
     }
 }
 
 /// Bounds of the ended jobs to forget because there are too many: the oldest of all partitions, by when they ended.
 #[derive(Debug, PartialEq, Eq)]
-struct Cut {
+pub(crate) struct Cut {
     /// Jobs that ended at or before this are forgotten.
-    before: i64,
+    pub before: i64,
     /// Of the jobs that ended at this time, some are forgotten.
-    edge: i64,
+    pub edge: i64,
     /// Jobs of that time that each partition keeps.
-    kept_at_edge: Vec<u64>,
+    pub kept_at_edge: Vec<u64>,
 }
 
 impl Cut {

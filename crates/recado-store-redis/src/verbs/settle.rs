@@ -9,15 +9,14 @@ use std::collections::{BTreeMap, HashMap};
 use parking_lot::Mutex;
 use recado_core::job::remember;
 use recado_core::{CompanyId, DeadLetter, LeaseToken, RouteName, Timestamp, Transition};
-use recado_store::{Settled, Settlement, StoreError};
+use recado_store::{Settled, Settlement, StoreResult};
 
-use crate::codec::answer::{Answer, unexpected};
 use crate::codec::dead_letter;
 use crate::codec::keys::IdKey;
 use crate::codec::receipt::receipt_of;
-use crate::codec::record::{Ending, Phase, Record, json};
+use crate::codec::record::{Phase, Record, json};
 use crate::codec::token::{Token, fence_arg};
-use crate::link::Arg;
+use crate::link::{ScriptCall, unexpected};
 use crate::store::RedisStore;
 use crate::verbs::batcher::{BatchItem, Batcher};
 use crate::verbs::enqueue::push_new_job;
@@ -28,23 +27,13 @@ const CALL_SETTLEMENTS_MAX: usize = 200;
 /// Bytes of what follows at most in one call, unless one settlement has more.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
-/// The place of a job after its settlement.
+/// The place of a job after its settlement, by the letter that `settle.lua` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 enum Destination {
-    Ended,
-    Waiting,
-    DeadLetters,
-}
-
-impl Destination {
-    /// As `settle.lua` reads it.
-    fn code(self) -> &'static str {
-        match self {
-            Destination::Ended => "e",
-            Destination::Waiting => "w",
-            Destination::DeadLetters => "b",
-        }
-    }
+    Ended = b'e',
+    Waiting = b'w',
+    DeadLetters = b'b',
 }
 
 /// Most heads in the cache. Leases that are settled elsewhere or never leave theirs behind; a full cache is emptied, and
@@ -73,26 +62,49 @@ impl HeadCache {
     }
 }
 
-/// A settlement of a lease that may be current, with its effects.
-struct PlannedSettlement<'a> {
+/// A settlement of a lease that may be current.
+#[derive(Clone, Copy)]
+struct PossibleSettlement<'a> {
     /// Its place among those that were asked for.
     at: usize,
     token: Token,
     settlement: &'a Settlement,
+}
+
+/// A settlement with its effects.
+struct PlannedSettlement<'a> {
+    of: PossibleSettlement<'a>,
     /// Whose job it is.
     owner: (RouteName, CompanyId),
     destination: Destination,
     /// The job's head from now on.
     head: Vec<u8>,
-    /// The audit record as it is stored, empty if there is none.
+    /// As it is stored.
     audit: Vec<u8>,
     letter: Option<Vec<u8>>,
+}
+
+impl<'a> PossibleSettlement<'a> {
+    /// The audit record as it is stored, empty if there is none.
+    fn stored_audit(&self) -> StoreResult<Vec<u8>> {
+        Ok(self.settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default())
+    }
+
+    /// Computes the effects on the job.
+    fn plan(self, mut record: Record) -> StoreResult<PlannedSettlement<'a>> {
+        let audit = self.stored_audit()?;
+        let (destination, letter) = apply_transition(&mut record, self.settlement)?;
+        record.receipt = Some(receipt_of(self.token, self.settlement, &audit)?);
+        let head = record.encode()?;
+        let owner = (record.job.route, record.job.company);
+        Ok(PlannedSettlement { of: self, owner, destination, head, audit, letter })
+    }
 }
 
 impl PlannedSettlement<'_> {
     /// The values that it shares with those that the script settles in one group.
     fn group(&self) -> (u64, Destination, Timestamp) {
-        (self.token.fence, self.destination, self.settlement.now)
+        (self.of.token.fence, self.destination, self.of.settlement.now)
     }
 }
 
@@ -118,49 +130,48 @@ impl BatchItem for Settlement {
         &store.settles
     }
 
-    async fn run_batch(store: &RedisStore, settlements: &[Self]) -> Result<Vec<Settled>, StoreError> {
-        store.settle_leases(settlements).await
-    }
-}
-
-impl RedisStore {
-    async fn settle_leases(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn run_batch(
+        store: &RedisStore,
+        partition: u16,
+        settlements: &[Self],
+    ) -> StoreResult<Vec<Settled>> {
         let mut answers = vec![Settled::Stale; settlements.len()];
-        let tokens = settlements.iter().map(|settlement| self.read_token(settlement.token));
-        for (partition, known) in self.by_partition(tokens) {
-            for some in known.chunks(CALL_SETTLEMENTS_MAX) {
-                let planned = self.plan_settlements(partition, some, settlements).await?;
-                for (at, settled) in self.run_settlements(partition, &planned).await? {
-                    answers[at] = settled;
-                }
-                let stale = some.iter().filter(|(at, _)| answers[*at] == Settled::Stale).copied().collect();
-                for at in self.settled_before(partition, stale, settlements).await? {
-                    answers[at] = Settled::Done;
-                }
+        let possible = settlements.iter().enumerate().filter_map(|(at, settlement)| {
+            let token = store.read_token(settlement.token)?;
+            Some(PossibleSettlement { at, token, settlement })
+        });
+        for some in possible.collect::<Vec<_>>().chunks(CALL_SETTLEMENTS_MAX) {
+            let planned = store.plan_settlements(partition, some).await?;
+            for at in store.run_settlements(partition, &planned).await? {
+                answers[at] = Settled::Done;
+            }
+            let stale = some.iter().filter(|step| answers[step.at] == Settled::Stale).copied().collect();
+            for at in store.settled_before(partition, stale).await? {
+                answers[at] = Settled::Done;
             }
         }
         Ok(answers)
     }
+}
 
+impl RedisStore {
     /// Finds the settlements that were carried out before, word for word: their answer was lost.
     async fn settled_before(
         &self,
         partition: u16,
-        stale: Vec<(usize, Token)>,
-        settlements: &[Settlement],
-    ) -> Result<Vec<usize>, StoreError> {
+        stale: Vec<PossibleSettlement<'_>>,
+    ) -> StoreResult<Vec<usize>> {
         if stale.is_empty() {
             return Ok(Vec::new());
         }
-        let seqs = stale.iter().map(|(_, token)| token.seq).collect::<Vec<_>>();
+        let seqs: Vec<u64> = stale.iter().map(|step| step.token.seq).collect();
         let found = self.pick(partition, &seqs).await?;
         let mut before = Vec::new();
-        for ((at, token), found) in stale.into_iter().zip(found) {
+        for (step, found) in stale.into_iter().zip(found) {
             let Some(found) = found else { continue };
-            let audit = settlements[at].audit.as_ref().map(json).transpose()?.unwrap_or_default();
-            let receipt = receipt_of(token, &settlements[at], &audit)?;
+            let receipt = receipt_of(step.token, step.settlement, &step.stored_audit()?)?;
             if Record::decode(&found.head)?.receipt == Some(receipt) {
-                before.push(at);
+                before.push(step.at);
             }
         }
         Ok(before)
@@ -170,109 +181,91 @@ impl RedisStore {
     async fn plan_settlements<'a>(
         &self,
         partition: u16,
-        known: &[(usize, Token)],
-        settlements: &'a [Settlement],
-    ) -> Result<Vec<PlannedSettlement<'a>>, StoreError> {
+        possible: &[PossibleSettlement<'a>],
+    ) -> StoreResult<Vec<PlannedSettlement<'a>>> {
         let mut heads: Vec<Option<Vec<u8>>> =
-            known.iter().map(|(at, _)| self.heads.get(settlements[*at].token)).collect();
-        let absent: Vec<usize> = (0..known.len()).filter(|nth| heads[*nth].is_none()).collect();
+            possible.iter().map(|step| self.heads.get(step.settlement.token)).collect();
+        let absent: Vec<usize> = (0..possible.len()).filter(|nth| heads[*nth].is_none()).collect();
         if !absent.is_empty() {
-            let mut args = Vec::with_capacity(absent.len() * 2);
+            let mut call = self.call(&self.scripts.heads, partition);
             for nth in &absent {
-                known[*nth].1.push(&mut args);
+                call.arg(possible[*nth].token);
             }
-            let found = self.run(&self.scripts.heads, partition, &args).await?.list()?;
+            let found: Vec<Option<Vec<u8>>> = self.run(&call).await?;
             for (nth, head) in absent.into_iter().zip(found) {
-                heads[nth] = head.there().map(Answer::bytes).transpose()?;
+                heads[nth] = head;
             }
         }
-        let mut planned = Vec::with_capacity(known.len());
-        for ((at, token), head) in known.iter().zip(heads) {
+        let mut planned = Vec::with_capacity(possible.len());
+        for (step, head) in possible.iter().zip(heads) {
             let Some(head) = head else { continue };
-            planned.push(plan(*at, *token, &settlements[*at], Record::decode(&head)?)?);
+            planned.push(step.plan(Record::decode(&head)?)?);
         }
         Ok(planned)
     }
 
+    /// Runs planned settlements. Returns the places of those that are done.
     async fn run_settlements(
         &self,
         partition: u16,
         planned: &[PlannedSettlement<'_>],
-    ) -> Result<Vec<(usize, Settled)>, StoreError> {
+    ) -> StoreResult<Vec<usize>> {
         let Some(first) = planned.first() else { return Ok(Vec::new()) };
-        let follow_ups = planned.iter().flat_map(|step| &step.settlement.follow_ups);
-        let refused = self.refused(partition, follow_ups.map(|new| &new.id)).await?;
-        let mut args = Vec::with_capacity(16 + planned.len() * 3);
-        args.push(Arg::Int(self.floor(first.settlement.now, 0)));
-        push_groups(planned, &mut args);
-        push_owners(planned, &mut args);
-        for (nth, step) in (1..).zip(planned) {
-            for new in step.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
-                args.push(Arg::Int(nth));
-                push_new_job(new, &mut args)?;
+        let follow_ups = planned.iter().flat_map(|step| &step.of.settlement.follow_ups);
+        let refused = self.reserve(partition, follow_ups.map(|new| &new.id)).await?;
+        let mut call = self.call(&self.scripts.settle, partition);
+        call.arg(self.floor(first.of.settlement.now, 0));
+        push_groups(planned, &mut call);
+        push_owners(planned, &mut call);
+        for (nth, step) in (1_usize..).zip(planned) {
+            for new in step.of.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
+                call.arg(nth);
+                push_new_job(new, &mut call)?;
             }
         }
-        let answers = self.run(&self.scripts.settle, partition, &args).await?.list()?;
+        let answers: Vec<bool> = self.run(&call).await?;
         if answers.len() != planned.len() {
             return Err(unexpected());
         }
         let (mut settled, mut routes) = (Vec::with_capacity(planned.len()), Vec::new());
-        for (step, answer) in planned.iter().zip(answers) {
-            self.heads.remove(step.settlement.token);
-            let done = answer.yes()?;
-            if done {
-                if !matches!(step.settlement.transition, Transition::Deliver { .. } | Transition::Bury(_)) {
+        for (step, is_done) in planned.iter().zip(answers) {
+            self.heads.remove(step.of.settlement.token);
+            if is_done {
+                if step.destination == Destination::Waiting {
                     routes.push(&step.owner.0);
                 }
-                routes.extend(step.settlement.follow_ups.iter().map(|new| &new.route));
+                routes.extend(step.of.settlement.follow_ups.iter().map(|new| &new.route));
+                settled.push(step.of.at);
             }
-            settled.push((step.at, if done { Settled::Done } else { Settled::Stale }));
         }
         self.wakeups.announce(&self.link, routes.into_iter());
         Ok(settled)
     }
 }
 
-/// Computes the effects of a settlement on a job.
-fn plan<'a>(
-    at: usize,
-    token: Token,
-    settlement: &'a Settlement,
-    mut record: Record,
-) -> Result<PlannedSettlement<'a>, StoreError> {
-    let audit = settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default();
-    let (destination, letter) = apply_transition(&mut record, settlement)?;
-    record.receipt = Some(receipt_of(token, settlement, &audit)?);
-    let head = record.encode()?;
-    let owner = (record.job.route, record.job.company);
-    Ok(PlannedSettlement { at, token, settlement, owner, destination, head, audit, letter })
-}
-
 /// Pushes the settlements. Those in a row that share a group go together: the script does much of its work once for all
 /// of them.
-fn push_groups<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>) {
+fn push_groups(planned: &[PlannedSettlement<'_>], call: &mut ScriptCall<'_>) {
     let groups = || planned.chunk_by(|one, next| one.group() == next.group());
-    args.push(Arg::Int(groups().count() as i64));
+    call.arg(groups().count());
     for group in groups() {
         let (fence, destination, now) = group[0].group();
-        args.extend([fence_arg(fence), Arg::from(destination.code())]);
-        args.extend([Arg::Int(now.as_millis()), Arg::Int(group.len() as i64)]);
-        for PlannedSettlement { token, head, audit, letter, .. } in group {
-            args.extend([Arg::Int(token.seq.cast_signed()), Arg::from(&**head), Arg::from(&**audit)]);
-            args.extend(letter.as_deref().map(Arg::from));
+        call.arg(fence_arg(fence)).arg(&[destination as u8]).arg(now.as_millis()).arg(group.len());
+        for PlannedSettlement { of, head, audit, letter, .. } in group {
+            call.arg(of.token.seq).arg(head).arg(audit).arg(letter);
         }
     }
 }
 
 /// Pushes the number of settled jobs of each tenant.
-fn push_owners<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>) {
+fn push_owners(planned: &[PlannedSettlement<'_>], call: &mut ScriptCall<'_>) {
     let mut owners: BTreeMap<&(RouteName, CompanyId), i64> = BTreeMap::new();
     for step in planned {
         *owners.entry(&step.owner).or_default() += 1;
     }
-    args.push(Arg::Int(owners.len() as i64));
+    call.arg(owners.len());
     for ((route, company), count) in owners {
-        args.extend([Arg::from(route.as_str()), Arg::from(company.as_str()), Arg::Int(count)]);
+        call.arg(route.as_str()).arg(company.as_str()).arg(count);
     }
 }
 
@@ -280,7 +273,7 @@ fn push_owners<'a>(planned: &'a [PlannedSettlement<'_>], args: &mut Vec<Arg<'a>>
 fn apply_transition(
     record: &mut Record,
     settlement: &Settlement,
-) -> Result<(Destination, Option<Vec<u8>>), StoreError> {
+) -> StoreResult<(Destination, Option<Vec<u8>>)> {
     let transition = &settlement.transition;
     record.job.progress = transition.step(record.job.progress);
     if let Transition::Bury(burial) = transition {
@@ -295,13 +288,13 @@ fn apply_transition(
     }
     let destination = match transition {
         Transition::Deliver { answer, .. } => {
-            record.end(Ending::Sent, settlement.now, answer.clone());
+            record.end(Phase::Sent, settlement.now, answer.clone());
             Destination::Ended
         }
         Transition::RetryAt { at: due, .. }
         | Transition::Postpone { until: due }
         | Transition::Release { at: due, .. } => {
-            record.reschedule(*due);
+            record.job.due_at = *due;
             Destination::Waiting
         }
         Transition::Bury(_) => Destination::DeadLetters,

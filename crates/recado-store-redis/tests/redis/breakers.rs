@@ -78,6 +78,6 @@ async fn f4_circuit_keys_are_written_in_a_cluster_too() {
     let key = format!("circuit:{provider}:state");
     let mut get = redis::cmd("GET");
     get.arg(&key);
-    let state = store.link().command(&get, key.as_bytes()).await.unwrap();
+    let state = store.link().command::<redis::Value>(&get).await.unwrap();
     assert_eq!(state, redis::Value::BulkString(b"OPEN".to_vec()));
 }

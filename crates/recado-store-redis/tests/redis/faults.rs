@@ -25,7 +25,7 @@ fn incr() -> Cmd {
 
 /// Ends, whatever happens: a call that hangs fails the test.
 async fn call(link: &Link, command: &Cmd) -> Result<Value, StoreError> {
-    timeout(PATIENCE, link.command(command, b"k")).await.expect("a call hangs")
+    timeout(PATIENCE, link.command(command)).await.expect("a call hangs")
 }
 
 async fn refused(link: &Link, command: &Cmd) -> String {
@@ -76,8 +76,8 @@ async fn a_restart_that_fits_into_a_calls_time_is_a_delay_and_no_error() {
     let get = redis::cmd("GET").arg("k").clone();
     let waiting = tokio::spawn(async move {
         // The request that finds the connection dead fails; later ones wait.
-        match link.command(&get, b"k").await {
-            Err(_) => link.command(&get, b"k").await,
+        match link.command::<Value>(&get).await {
+            Err(_) => link.command::<Value>(&get).await,
             answer => answer,
         }
     });
@@ -177,15 +177,15 @@ async fn g14_a_full_server_refuses_new_work_and_lets_running_work_end() {
         "settle",
         "#!lua flags=allow-oom\nredis.call('RPUSH', KEYS[2], 'record') return redis.call('LPOP', KEYS[1])",
     );
-    match link.run(&enqueue, &[b"k"], &[]).await {
+    match link.run::<Value>(&enqueue.on(&[b"k"])).await {
         Err(StoreError::Full(why)) => assert!(why.contains("raise maxmemory"), "{why}"),
         other => panic!("{other:?}"),
     }
-    let settled = link.run(&settle, &[b"k", b"audit"], &[]).await.unwrap();
+    let settled = link.run::<Value>(&settle.on(&[b"k", b"audit"])).await.unwrap();
     assert_eq!(settled, Value::BulkString(b"running".to_vec()));
     server.ask::<()>(&["DEL", "ballast"]);
     assert_eq!(
-        link.run(&enqueue, &[b"k"], &[]).await.unwrap(),
+        link.run::<Value>(&enqueue.on(&[b"k"])).await.unwrap(),
         Value::Int(1),
         "nothing else was ever written"
     );
@@ -250,7 +250,7 @@ async fn a_shard_that_is_gone_is_told_and_the_others_are_not_held_up_by_it() {
     assert_eq!(call(&link, &incr()).await.unwrap(), Value::Int(1));
     cluster.masters[at].kill();
     refused(&link, &incr()).await;
-    let other = link.command(redis::cmd("SET").arg(&elsewhere).arg(1), elsewhere.as_bytes()).await;
+    let other = link.command::<Value>(redis::cmd("SET").arg(&elsewhere).arg(1)).await;
     assert_eq!(other.unwrap(), Value::Okay);
     cluster.masters[at].restart();
     assert_eq!(recovers(&link, &incr()).await, Value::Int(2));

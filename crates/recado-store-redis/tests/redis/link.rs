@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use recado_store::{Durability, StoreError};
 use recado_store_redis::check::{Checkup, FindingState};
-use recado_store_redis::link::{Arg, Hint, Link, OpenError, RedisOptions, Script};
+use recado_store_redis::link::{Hint, Link, OpenError, RedisOptions, Script};
 use recado_testkit::fault_proxy::Proxy;
 use recado_testkit::free_port;
 use recado_testkit::redis::{RedisCluster, RedisServer, Sentinels, ask};
@@ -31,7 +31,7 @@ async fn a_script_is_known_by_its_hash_and_loaded_again_when_the_server_forgot_i
     let server = RedisServer::start();
     let link = open(server.url()).await;
     let script = Script::new("add", "return redis.call('INCRBY', KEYS[1], ARGV[1]) .. ARGV[2]");
-    let run = async || link.run(&script, &[b"sum"], &[Arg::from(5), Arg::from("!")]).await.unwrap();
+    let run = async || link.run::<Value>(script.on(&[b"sum"]).arg(5).arg("!")).await.unwrap();
     assert_eq!(run().await, text("5!"));
     assert_eq!(run().await, text("10!"));
     assert_eq!(error_count(server.port(), "NOSCRIPT"), 1, "it was loaded once");
@@ -45,7 +45,7 @@ async fn a_script_can_say_that_what_it_found_is_impossible() {
     let server = RedisServer::start();
     let link = open(server.url()).await;
     let script = Script::new("claim", "return redis.error_reply('BROKEN a lease without a job')");
-    match link.run(&script, &[b"k"], &[]).await {
+    match link.run::<Value>(&script.on(&[b"k"])).await {
         Err(StoreError::Broken(why)) => assert_eq!(why, "BROKEN a lease without a job (claim)"),
         other => panic!("{other:?}"),
     }
@@ -56,7 +56,8 @@ async fn a_refusal_never_repeats_what_was_sent() {
     let server = RedisServer::with(&["rename-command EVALSHA NOTHING"]);
     let link = open(server.url()).await;
     let script = Script::new("claim", "return 1");
-    let refused = link.run(&script, &[b"key-of-ana"], &[Arg::from("hunter2")]).await.unwrap_err().to_string();
+    let refused =
+        link.run::<Value>(script.on(&[b"key-of-ana"]).arg("hunter2")).await.unwrap_err().to_string();
     assert!(refused.contains("claim") && refused.contains("unknown command"), "{refused}");
     assert!(!refused.contains("ana") && !refused.contains("hunter"), "{refused}");
 }
@@ -71,12 +72,12 @@ async fn the_time_is_the_servers_and_never_runs_backwards() {
     };
     // However slow this machine is, ours lies between two readings of the server's, but for half a round
     // trip of the best measurement.
-    let (before, ours, after) = (server_millis(), link.now().as_millis(), server_millis());
+    let (before, ours, after) = (server_millis(), link.clock().now().as_millis(), server_millis());
     let slack = 1_000;
     assert!((before - slack..=after + slack).contains(&ours), "{before} ≤ {ours} ≤ {after}");
-    let mut last = link.now();
+    let mut last = link.clock().now();
     for _ in 0..10_000 {
-        let now = link.now();
+        let now = link.clock().now();
         assert!(now >= last);
         last = now;
     }
@@ -103,7 +104,7 @@ async fn a_hint_reaches_every_node_and_a_lost_connection_is_told() {
     };
     hears(Hint::Said("work on email".into()), Some("work on email")).await;
     let script = Script::new("tell", "return redis.call('PUBLISH', ARGV[1], 'from a script')");
-    speaker.run(&script, &[b"k"], &[Arg::from(speaker.channel())]).await.unwrap();
+    speaker.run::<Value>(script.on(&[b"k"]).arg(speaker.channel())).await.unwrap();
     hears(Hint::Said("from a script".into()), None).await;
     assert!(proxy.cut() > 0, "there was no connection to cut");
     hears(Hint::Missed, None).await;
@@ -115,8 +116,8 @@ async fn a_database_and_a_login_are_taken_from_the_url() {
     let server = RedisServer::with(&["user default on nopass ~* &* +@all", "user ana on >p@ss ~* &* +@all"]);
     let host = format!("127.0.0.1:{}", server.port());
     let link = open(format!("redis://ana:p%40ss@{host}/3")).await;
-    link.command(redis::cmd("SET").arg("k").arg("v"), b"k").await.unwrap();
-    let who = link.command(redis::cmd("ACL").arg("WHOAMI"), b"").await.unwrap();
+    link.command::<Value>(redis::cmd("SET").arg("k").arg("v")).await.unwrap();
+    let who = link.command::<Value>(redis::cmd("ACL").arg("WHOAMI")).await.unwrap();
     assert_eq!(who, text("ana"));
     let keyspace: String = server.ask(&["INFO", "keyspace"]);
     assert!(keyspace.contains("db3:keys=1") && !keyspace.contains("db0"), "{keyspace}");
@@ -149,7 +150,7 @@ async fn tls_is_spoken_with_servers_whose_authority_is_trusted_and_with_no_other
     let mut options = RedisOptions::new(format!("rediss://localhost:{port}"));
     options.trusted_roots_pem = Some(made.cert.pem());
     let link = Link::open(&options, random()).await.unwrap();
-    link.command(redis::cmd("SET").arg("k").arg("v"), b"k").await.unwrap();
+    link.command::<Value>(redis::cmd("SET").arg("k").arg("v")).await.unwrap();
     assert_eq!(server.ask::<String>(&["GET", "k"]), "v");
 
     options.trusted_roots_pem = None;
@@ -165,8 +166,8 @@ async fn in_a_cluster_every_key_is_found_and_so_is_the_clock() {
     let link = open(cluster.url()).await;
     for number in 0..100 {
         let key = format!("recado:{{{number}}}:k");
-        link.command(redis::cmd("SET").arg(&key).arg(number), key.as_bytes()).await.unwrap();
-        let read = link.command(redis::cmd("GET").arg(&key), key.as_bytes()).await.unwrap();
+        link.command::<Value>(redis::cmd("SET").arg(&key).arg(number)).await.unwrap();
+        let read = link.command::<Value>(redis::cmd("GET").arg(&key)).await.unwrap();
         assert_eq!(read, text(&number.to_string()));
     }
     for master in &cluster.masters {
@@ -189,13 +190,13 @@ async fn keys_on_the_move_are_followed() {
     let get = redis::cmd("INCR").arg(key).clone();
 
     cluster.begin_move(slot);
-    assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(1));
+    assert_eq!(link.command::<Value>(&get).await.unwrap(), Value::Int(1));
     assert!(error_count(from.port(), "ASK") > 0, "no request was redirected for a moment");
-    assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(2));
-    assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(3));
+    assert_eq!(link.command::<Value>(&get).await.unwrap(), Value::Int(2));
+    assert_eq!(link.command::<Value>(&get).await.unwrap(), Value::Int(3));
 
     cluster.end_move(slot);
-    assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(4));
+    assert_eq!(link.command::<Value>(&get).await.unwrap(), Value::Int(4));
     assert!(error_count(from.port(), "MOVED") > 0, "no request was redirected for good");
     assert_eq!(to.ask::<u64>(&["GET", key]), 4, "it was carried out somewhere else, or twice");
 }
@@ -205,7 +206,7 @@ async fn sentinels_are_asked_for_the_master_even_if_some_are_dead() {
     let set = Sentinels::start();
     let url = set.url().replace("redis+sentinel://", "redis+sentinel://127.0.0.1:1,");
     let link = open(url).await;
-    link.command(redis::cmd("SET").arg("k").arg("v"), b"k").await.unwrap();
+    link.command::<Value>(redis::cmd("SET").arg("k").arg("v")).await.unwrap();
     assert_eq!(set.master.ask::<String>(&["GET", "k"]), "v");
 }
 

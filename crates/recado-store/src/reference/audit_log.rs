@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use recado_core::AuditEvent;
 
 use super::{ReferenceStore, State};
-use crate::{AuditLog, AuditRecord, AuditSpan, AuditTrim, StoreError};
+use crate::{AuditLog, AuditRecord, AuditSpan, AuditTrim, StoreResult};
 
 #[derive(Debug, Default)]
 pub struct AuditTrail {
@@ -49,46 +49,39 @@ impl AuditTrail {
         own.map(|kept| kept.event.clone()).collect()
     }
 
-    pub fn read(&self, span: AuditSpan, limit: usize) -> Vec<AuditRecord> {
-        let given =
-            self.kept.iter().filter(|kept| span.part == 0 && kept.number > span.after && !kept.archived);
-        let record = |kept: &TrailEntry| AuditRecord { number: kept.number, event: kept.event.clone() };
-        match span.newest_first {
-            true => given.rev().take(limit).map(record).collect(),
-            false => given.take(limit).map(record).collect(),
-        }
-    }
-
     pub fn forget(&mut self, seq: u64) {
         self.kept.retain(|kept| kept.about != Some(seq));
-    }
-
-    pub fn trim(&mut self, trim: AuditTrim, is_known: impl Fn(Option<u64>) -> bool) -> u64 {
-        let before = self.kept.len();
-        self.kept.retain(|kept| {
-            let at = kept.event.timestamp;
-            let over = at < trim.before || (at < trim.forgotten_before && !is_known(kept.about));
-            trim.part != 0 || kept.number > trim.up_to || !over
-        });
-        (before - self.kept.len()) as u64
     }
 }
 
 #[async_trait]
 impl AuditLog for ReferenceStore {
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+    async fn record(&self, events: Vec<AuditEvent>) -> StoreResult<()> {
         let mut state = self.state.lock();
         events.into_iter().for_each(|event| state.record(event));
         Ok(())
     }
 
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+    async fn trim_audit(&self, trim: AuditTrim) -> StoreResult<u64> {
         let State { records, trail, .. } = &mut *self.state.lock();
         let known = |seq: Option<u64>| seq.is_some_and(|seq| records.iter().any(|record| record.seq == seq));
-        Ok(trail.trim(trim, known))
+        let before = trail.kept.len();
+        trail.kept.retain(|kept| {
+            let at = kept.event.timestamp;
+            let over = at < trim.before || (at < trim.forgotten_before && !known(kept.about));
+            trim.part != 0 || kept.number > trim.up_to || !over
+        });
+        Ok((before - trail.kept.len()) as u64)
     }
 
-    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        Ok(self.state.lock().trail.read(span, limit))
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> StoreResult<Vec<AuditRecord>> {
+        let state = self.state.lock();
+        let is_given = |kept: &&TrailEntry| span.part == 0 && kept.number > span.after && !kept.archived;
+        let given = state.trail.kept.iter().filter(is_given);
+        let record = |kept: &TrailEntry| AuditRecord { number: kept.number, event: kept.event.clone() };
+        Ok(match span.newest_first {
+            true => given.rev().take(limit).map(record).collect(),
+            false => given.take(limit).map(record).collect(),
+        })
     }
 }

@@ -3,7 +3,6 @@
 use recado_core::{Burial, DeadLetter};
 
 use super::{Phase, State};
-use crate::{DeadLetterFilter, DeadLetterGroup, GroupBy};
 
 impl State {
     /// Moves a job to the dead letter queue. One whose replay failed keeps its place there.
@@ -26,27 +25,5 @@ impl State {
         self.last_dead = self.last_dead.max(number);
         let at = self.dead.partition_point(|(other, _)| *other < number);
         self.dead.insert(at, (number, entry));
-    }
-
-    /// Counts the entries that match, by what they have in common; the largest group first.
-    pub fn groups(&self, by: GroupBy, filter: &DeadLetterFilter) -> Vec<DeadLetterGroup> {
-        let mut groups: Vec<DeadLetterGroup> = Vec::new();
-        for (_, entry) in self.dead.iter().filter(|(_, entry)| filter.matches(entry)) {
-            let key: Option<Box<str>> = match by {
-                GroupBy::LastFailureCode => entry.last_failure_code.clone(),
-                GroupBy::Company => Some(entry.company.as_str().into()),
-                GroupBy::Route => Some(entry.route.as_str().into()),
-                GroupBy::Fingerprint => Some(entry.fingerprint.clone()),
-            };
-            match groups.iter_mut().find(|group| group.key == key) {
-                Some(group) => group.count += 1,
-                None => {
-                    let example_reason = entry.last_failure_reason.as_str().into();
-                    groups.push(DeadLetterGroup { key, count: 1, example_reason });
-                }
-            }
-        }
-        groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
-        groups
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use recado_core::Timestamp;
 
 use super::ReferenceStore;
-use crate::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError};
+use crate::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreResult};
 
 #[derive(Debug, Default)]
 pub struct KeyValueTable {
@@ -36,12 +36,6 @@ impl KeyValueTable {
         self.entries_in(namespace, now).find(|entry| *entry.key == *key)
     }
 
-    pub fn list(&self, namespace: Namespace, now: Timestamp) -> Vec<KvEntry> {
-        let mut entries: Vec<KvEntry> = self.entries_in(namespace, now).cloned().collect();
-        entries.sort_by(|a, b| a.key.cmp(&b.key));
-        entries
-    }
-
     pub fn prune(&mut self, now: Timestamp) -> u64 {
         let before = self.entries.len();
         for (namespace, _) in self.entries.iter().filter(|(_, entry)| !entry.is_there(now)) {
@@ -49,10 +43,6 @@ impl KeyValueTable {
         }
         self.entries.retain(|(_, entry)| entry.is_there(now));
         (before - self.entries.len()) as u64
-    }
-
-    pub fn version(&self, namespace: Namespace) -> u64 {
-        self.changes.get(&namespace).copied().unwrap_or_default()
     }
 
     fn entries_in(&self, namespace: Namespace, now: Timestamp) -> impl Iterator<Item = &KvEntry> {
@@ -65,7 +55,7 @@ impl KeyValueTable {
 
 #[async_trait]
 impl KeyValue for ReferenceStore {
-    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> StoreResult<Vec<KvWritten>> {
         let mut state = self.state.lock();
         let write = |mut write: KvWrite| {
             let audit = std::mem::take(&mut write.audit);
@@ -78,21 +68,19 @@ impl KeyValue for ReferenceStore {
         Ok(writes.into_iter().map(write).collect())
     }
 
-    async fn kv_get(
-        &self,
-        namespace: Namespace,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<KvEntry>, StoreError> {
+    async fn kv_get(&self, namespace: Namespace, key: &str, now: Timestamp) -> StoreResult<Option<KvEntry>> {
         Ok(self.state.lock().namespaces.get(namespace, key, now).cloned())
     }
 
-    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
-        Ok(self.state.lock().namespaces.list(namespace, now))
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> StoreResult<Vec<KvEntry>> {
+        let state = self.state.lock();
+        let mut entries: Vec<KvEntry> = state.namespaces.entries_in(namespace, now).cloned().collect();
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(entries)
     }
 
-    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
-        let state = self.state.lock();
-        Ok(namespaces.iter().map(|namespace| Some(state.namespaces.version(*namespace))).collect())
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> StoreResult<Vec<Option<u64>>> {
+        let changes = &self.state.lock().namespaces.changes;
+        Ok(namespaces.iter().map(|namespace| Some(changes.get(namespace).copied().unwrap_or(0))).collect())
     }
 }

@@ -18,12 +18,7 @@ impl ReferenceStore {
     /// Everything that this pick may take, first come first, whichever tenant's turn it is.
     pub fn candidates(&self, pick: &Pick, now: Timestamp) -> Vec<Candidate> {
         let state = self.state.lock();
-        let found = match pick {
-            Pick::Ready(route) => state.list_by_due_time(route),
-            Pick::Overdue => state.list_by_expiry(),
-            Pick::Orphaned => state.list_by_lease_end(),
-        };
-        let due = found.into_iter().filter(|(_, at)| *at <= now);
+        let due = state.list_by_time(pick).into_iter().filter(|(_, at)| *at <= now);
         let candidate = |(at, picked_by): (usize, Timestamp)| {
             let job = &state.records[at].job;
             Candidate { id: job.id.clone(), company: job.company.clone(), at: picked_by }
@@ -36,9 +31,8 @@ impl ReferenceStore {
         let mut state = self.state.lock();
         let mut claimed = Claimed::default();
         for id in ids {
-            let Some(at) = state.records.iter().position(|record| record.job.id == *id) else { continue };
-            let lease = state.lease(at, claim);
-            claimed.leases.push(lease);
+            let Some(at) = state.position(id) else { continue };
+            claimed.leases.extend(state.lease(at, claim));
         }
         claimed.next_at = state.next_at(&claim.pick, claim.now);
         claimed

@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use recado_core::{DeadLetter, Job, JobId, Lease, Status};
 
 use super::{Phase, ReferenceStore, State, StoredJob};
-use crate::{Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState, StoreError, Transfer};
+use crate::{
+    Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState, StoreError, StoreResult, Transfer,
+};
 
 impl State {
     pub fn adopt(&mut self, snapshot: JobSnapshot) -> Adopted {
@@ -13,7 +15,7 @@ impl State {
         let job = Job { checksum, ..job };
         let seq = self.last_seq + 1;
         let mut known = Vec::new();
-        if let Some(at) = self.records.iter().position(|record| record.job.id == job.id) {
+        if let Some(at) = self.position(&job.id) {
             let is_discarded =
                 matches!(self.records[at].phase, Phase::Ended { status: Status::Discarded, .. });
             if !is_discarded || state != SnapshotState::Dead {
@@ -41,17 +43,7 @@ impl State {
         Adopted::Done
     }
 
-    pub fn list_snapshots(&self, after: Option<u64>, limit: usize) -> Page<JobSnapshot> {
-        let rest = self.records.iter().filter(|record| after.is_none_or(|after| record.seq > after));
-        let mut taken: Vec<&StoredJob> = rest.take(limit + 1).collect();
-        let more = taken.len() > limit;
-        taken.truncate(limit);
-        let next = taken.last().map(|record| record.seq).filter(|_| more);
-        Page { items: taken.into_iter().map(|record| self.snapshot(record)).collect(), next }
-    }
-
     pub fn snapshot(&self, record: &StoredJob) -> JobSnapshot {
-        let entry = self.dead.iter().map(|(_, entry)| entry).find(|entry| entry.job_id == record.job.id);
         JobSnapshot {
             job: record.job.clone(),
             body_hash: record.body_hash,
@@ -62,7 +54,7 @@ impl State {
                     SnapshotState::Ended { status: *status, at: *at, answer: answer.clone() }
                 }
             },
-            dead_letter: entry.cloned(),
+            dead_letter: self.dead_letter(&record.job.id).cloned(),
             queue_place: None,
             audit: self.trail.events_of(record.seq),
             archived: 0,
@@ -72,7 +64,7 @@ impl State {
 
 #[async_trait]
 impl Transfer for ReferenceStore {
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+    async fn forget(&self, ids: Vec<JobId>) -> StoreResult<u64> {
         let State { records, trail, .. } = &mut *self.state.lock();
         let before = records.len();
         records.retain(|record| {
@@ -85,7 +77,7 @@ impl Transfer for ReferenceStore {
         Ok((before - records.len()) as u64)
     }
 
-    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> StoreResult<Vec<Adopted>> {
         let mut state = self.state.lock();
         let adopt = |transfer: JobSnapshot| {
             let route = transfer.job.route.clone();
@@ -98,14 +90,14 @@ impl Transfer for ReferenceStore {
         Ok(transfers.into_iter().map(adopt).collect())
     }
 
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+    async fn raise_fence(&self, fence: Fence) -> StoreResult<()> {
         let mut fences = self.fences.lock().await;
         let raised = fences.entry(fence.name).or_default();
         *raised = fence.number.max(*raised);
         if *raised == fence.number { Ok(()) } else { Err(StoreError::Fenced) }
     }
 
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> StoreResult<Vec<Lease>> {
         let fences = self.fences.lock().await;
         if fences.get(fence.name) != Some(&fence.number) {
             return Err(StoreError::Fenced);
@@ -113,13 +105,18 @@ impl Transfer for ReferenceStore {
         write.execute(self).await
     }
 
-    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        Ok(self.state.lock().list_snapshots(after, limit))
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> StoreResult<Page<JobSnapshot>> {
+        let state = self.state.lock();
+        let rest = state.records.iter().filter(|record| after.is_none_or(|after| record.seq > after));
+        let mut taken: Vec<&StoredJob> = rest.take(limit + 1).collect();
+        let more = taken.len() > limit;
+        taken.truncate(limit);
+        let next = taken.last().map(|record| record.seq).filter(|_| more);
+        Ok(Page { items: taken.into_iter().map(|record| state.snapshot(record)).collect(), next })
     }
 
-    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+    async fn snapshot(&self, id: &JobId) -> StoreResult<Option<JobSnapshot>> {
         let state = self.state.lock();
-        let record = state.records.iter().find(|record| record.job.id == *id);
-        Ok(record.map(|record| state.snapshot(record)))
+        Ok(state.position(id).map(|at| state.snapshot(&state.records[at])))
     }
 }

@@ -71,7 +71,7 @@ async fn speed(link: &Link) -> Finding {
 }
 
 fn skew(link: &Link) -> Option<Finding> {
-    let (theirs, ours) = (link.now(), SystemClock.now());
+    let (theirs, ours) = (link.clock().now(), SystemClock.now());
     let apart = theirs.since(ours).max(ours.since(theirs));
     (apart > SKEW_MAX).then(|| {
         let found = format!("the clock of Redis is {} s away from this machine's", apart.as_secs());
