@@ -33,7 +33,6 @@ pub struct Alert {
     /// In the same unit.
     pub threshold: f64,
     /// Since when the figure has been above its threshold.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub since: Timestamp,
     #[cfg_attr(
         feature = "openapi",
@@ -46,12 +45,10 @@ pub struct Alert {
     pub runbook: String,
     /// Since when the figure has been well below its threshold (at or below `resolveShare` of it), or there has been
     /// nothing to measure. `value` stays the one that it fired for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub calm_since: Option<Timestamp>,
     /// Time at which it ends if it stays calm; present with `calmSince`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub clears_at: Option<Timestamp>,
 }
 

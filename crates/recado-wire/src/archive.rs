@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::dlq::DeadLetterFilter;
 use crate::format::problem::Problem;
-use crate::format::read::{Params, Query};
+use crate::format::read::{Query, names_of};
+use crate::format::value::{Refusal, RequestValue};
 
 /// Lines at most in one import.
 pub const IMPORT_LINES_MAX: usize = 10_000;
@@ -25,7 +26,7 @@ pub enum ExportFormat {
 }
 
 /// Selects the dead letters to export, and the format.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct ExportQuery {
@@ -37,16 +38,21 @@ pub struct ExportQuery {
     pub filter: DeadLetterFilter,
 }
 
+/// Read in two parts: a reader that flattens does not know where a fault is.
 impl Query for ExportQuery {
-    const FIELDS: &'static [&'static str] =
-        &["format", "companyId", "route", "lastFailureCode", "reason", "fingerprint", "since", "until"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        ExportQuery {
-            format: params.choice("format", &[("ndjson", ExportFormat::Ndjson), ("csv", ExportFormat::Csv)]),
-            filter: DeadLetterFilter::from_params(params),
-        }
+    fn names() -> Vec<&'static str> {
+        [names_of::<ExportChoice>(), names_of::<DeadLetterFilter>()].concat()
     }
+
+    fn from_params(params: RequestValue<'_, '_>) -> Result<Self, Refusal> {
+        let ExportChoice { format } = ExportChoice::deserialize(params.clone())?;
+        Ok(ExportQuery { format, filter: DeadLetterFilter::deserialize(params)? })
+    }
+}
+
+#[derive(Deserialize)]
+struct ExportChoice {
+    format: Option<ExportFormat>,
 }
 
 /// Answer to `POST /v1/dlq/import`: what became of each line, in the order given.

@@ -5,7 +5,7 @@ use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::dlq::WORDS_LEN_MAX;
-use crate::format::read::{Body, Faults, Fields, Params, Query};
+use crate::format::read::{Body, Faults, Query};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -25,33 +25,43 @@ pub struct AuditItem {
     /// The record that the step is of; its steps share everything else.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AuditKind))]
     pub kind: AuditKind,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub timestamp: Timestamp,
     /// The claim, or the job that stands for it.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub claim_id: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub job_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub company_id: Option<Box<str>>,
     /// Person the job was about, if its caller named one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub route: Box<str>,
     /// The provider that an act concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub provider: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(inline))]
+    pub retry: AuditedRetry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Box<str>>,
+    /// Person who acted, if a person did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Box<str>>,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(value_type = ArchivedRecord, inline))]
+    pub archived: Option<ArchivedRecord>,
+}
+
+/// A failure and the decision about the next try; `null` where a step has nothing to do with one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditedRetry {
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub error_message: Option<Box<str>>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub retry_count: Option<u32>,
@@ -59,38 +69,28 @@ pub struct AuditItem {
     pub error_classification: Option<Class>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub backoff_minutes: Option<u64>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub next_retry_time: Option<Timestamp>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub should_retry: Option<bool>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub retry_reason: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub rule: Option<Box<str>>,
-    /// Person who acted, if a person did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub actor: Option<Box<str>>,
-    /// Once it is archived: its place in the chain, when it was put there, and its hash.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub recorded_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hash: Option<String>,
-    /// The record that says who erased what was personal in this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub erased_by: Option<u64>,
 }
 
 /// Facts about a record once it is archived.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ArchivedRecord {
+    /// Once it is archived: its place in the chain, when it was put there, and its hash.
+    #[cfg_attr(feature = "openapi", schema(required = false))]
     pub sequence: u64,
+    #[cfg_attr(feature = "openapi", schema(required = false))]
     pub recorded_at: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(required = false))]
     pub hash: String,
+    /// The record that says who erased what was personal in this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub erased_by: Option<u64>,
 }
 
@@ -114,23 +114,22 @@ impl AuditItem {
             user_id: record.user_id.clone(),
             correlation_id: record.correlation_id.clone(),
             provider: record.provider.clone(),
-            sequence: archived.map(|archived| archived.sequence),
-            recorded_at: archived.map(|archived| archived.recorded_at),
-            hash: archived.map(|archived| archived.hash.clone()),
-            erased_by: archived.and_then(|archived| archived.erased_by),
+            archived: archived.cloned(),
             timestamp: record.timestamp,
             claim_id: record.claim_id.clone(),
             job_id: record.job_id.clone(),
             company_id: record.company_id.clone(),
             route: record.route.clone(),
             attempt: record.attempt,
-            error_message: record.error_message.clone(),
-            retry_count: record.retry_count,
-            error_classification: record.error_classification,
-            backoff_minutes: record.backoff_minutes,
-            next_retry_time: record.next_retry_time,
-            should_retry: record.should_retry,
-            retry_reason: record.retry_reason.clone(),
+            retry: AuditedRetry {
+                error_message: record.error_message.clone(),
+                retry_count: record.retry_count,
+                error_classification: record.error_classification,
+                backoff_minutes: record.backoff_minutes,
+                next_retry_time: record.next_retry_time,
+                should_retry: record.should_retry,
+                retry_reason: record.retry_reason.clone(),
+            },
             rule: record.rule.clone(),
             actor: record.actor.clone(),
         }
@@ -158,7 +157,7 @@ pub enum AuditOrder {
 }
 
 /// Selects records; every given condition must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct AuditQuery {
@@ -180,10 +179,8 @@ pub struct AuditQuery {
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::AuditKind>, inline))]
     pub kind: Option<AuditKind>,
     /// Happened at or after this.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
     /// Happened before this.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub until: Option<Timestamp>,
     /// `newest` first when absent.
     #[cfg_attr(feature = "openapi", param(inline))]
@@ -197,39 +194,7 @@ pub struct AuditQuery {
     pub cursor: Option<String>,
 }
 
-impl Query for AuditQuery {
-    const FIELDS: &'static [&'static str] = &[
-        "jobId",
-        "claimId",
-        "companyId",
-        "userId",
-        "correlationId",
-        "actor",
-        "kind",
-        "since",
-        "until",
-        "order",
-        "limit",
-        "cursor",
-    ];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        AuditQuery {
-            job_id: params.text("jobId"),
-            claim_id: params.text("claimId"),
-            company_id: params.text("companyId"),
-            user_id: params.text("userId"),
-            correlation_id: params.text("correlationId"),
-            actor: params.text("actor"),
-            kind: params.choice("kind", &AuditKind::ALL.map(|kind| (kind.as_str(), kind))),
-            since: params.time("since"),
-            until: params.time("until"),
-            order: params.choice("order", &[("newest", AuditOrder::Newest), ("oldest", AuditOrder::Oldest)]),
-            limit: params.limit(),
-            cursor: params.text("cursor"),
-        }
-    }
-}
+impl Query for AuditQuery {}
 
 /// One person, by one of the numbers that callers know them by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -250,18 +215,6 @@ pub struct AuditSubject {
 }
 
 impl Body for AuditSubject {
-    const FIELDS: &'static [&'static str] = &["userId", "correlationId", "claimId", "jobId", "companyId"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        AuditSubject {
-            user_id: fields.text("userId"),
-            correlation_id: fields.text("correlationId"),
-            claim_id: fields.text("claimId"),
-            job_id: fields.text("jobId"),
-            company_id: fields.text("companyId"),
-        }
-    }
-
     fn check(&self, faults: &mut Faults) {
         let ids = [&self.user_id, &self.correlation_id, &self.claim_id, &self.job_id];
         if ids.iter().filter(|id| id.as_ref().is_some_and(|id| !id.is_empty())).count() != 1 {
@@ -286,15 +239,8 @@ pub struct ErasureRequest {
 }
 
 impl Body for ErasureRequest {
-    const FIELDS: &'static [&'static str] = &["subject", "reason", "withJobs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        ErasureRequest {
-            subject: fields.required_object("subject", "an object, such as {\"userId\": \"u-81\"}"),
-            reason: fields.required_text("reason"),
-            with_jobs: fields.boolean("withJobs").unwrap_or(false),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] =
+        &[("subject", "an object, such as {\"userId\": \"u-81\"}")];
 
     fn check(&self, faults: &mut Faults) {
         faults.within("subject", |faults| self.subject.check(faults));

@@ -3,8 +3,8 @@
 use recado_core::{CompanyId, JobId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::dlq::{DeadLetterFilter, WORDS_LEN_MAX};
-use crate::format::read::{Body, Faults, Fields};
+use crate::dlq::DeadLetterFilter;
+use crate::format::read::{Body, Faults};
 
 /// Entries a second at most, and by default.
 pub const RATE_MAX: u32 = 1_000;
@@ -17,7 +17,7 @@ pub const JOB_IDS_MAX: usize = 1_000;
 
 /// Selects dead letters; every given condition must hold, and `{}` selects all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", from = "FlatFilter")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkFilter {
     #[serde(flatten)]
@@ -28,17 +28,31 @@ pub struct BulkFilter {
     pub job_ids: Option<Vec<JobId>>,
 }
 
-impl Body for BulkFilter {
-    const FIELDS: &'static [&'static str] =
-        &["companyId", "route", "lastFailureCode", "reason", "fingerprint", "since", "until", "jobIds"];
+/// The same as requests write it: a reader that flattens does not know where a fault is.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct FlatFilter {
+    company_id: Option<CompanyId>,
+    route: Option<RouteName>,
+    last_failure_code: Option<String>,
+    reason: Option<String>,
+    fingerprint: Option<String>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    job_ids: Option<Vec<JobId>>,
+}
 
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        BulkFilter {
-            entries: DeadLetterFilter::from_fields(fields),
-            job_ids: fields.parsed_texts("jobIds", JobId::new),
-        }
+impl From<FlatFilter> for BulkFilter {
+    fn from(flat: FlatFilter) -> Self {
+        let FlatFilter { company_id, route, last_failure_code, reason, fingerprint, since, until, job_ids } =
+            flat;
+        let entries =
+            DeadLetterFilter { company_id, route, last_failure_code, reason, fingerprint, since, until };
+        BulkFilter { entries, job_ids }
     }
+}
 
+impl Body for BulkFilter {
     fn check(&self, faults: &mut Faults) {
         let texts = [
             ("lastFailureCode", &self.entries.last_failure_code),
@@ -89,33 +103,20 @@ pub struct BulkRequest {
 }
 
 impl Body for BulkRequest {
-    const FIELDS: &'static [&'static str] =
-        &["filter", "dryRun", "ratePerSecond", "canary", "reason", "note"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        BulkRequest {
-            filter: fields.required_object("filter", "an object; {} means every entry"),
-            dry_run: fields.boolean("dryRun"),
-            rate_per_second: fields.integer("ratePerSecond", "a whole number of entries a second"),
-            canary: fields.integer("canary", "a whole number of entries"),
-            reason: fields.text("reason"),
-            note: fields.text("note"),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] = &[
+        ("filter", "an object; {} means every entry"),
+        ("ratePerSecond", "a whole number of entries a second"),
+        ("canary", "a whole number of entries"),
+    ];
 
     fn check(&self, faults: &mut Faults) {
         faults.within("filter", |faults| self.filter.check(faults));
         let bounds = [("ratePerSecond", self.rate_per_second, RATE_MAX), ("canary", self.canary, CANARY_MAX)];
         for (name, given, max) in bounds {
-            if given.is_some_and(|given| !(1..=max).contains(&given)) {
-                faults.note(name, format!("is out of range; give 1 to {max}"));
-            }
+            faults.check_range(name, given, 1..=max, format!("give 1 to {max}"));
         }
-        for (name, words) in [("reason", &self.reason), ("note", &self.note)] {
-            if words.as_ref().is_some_and(|words| words.chars().count() > WORDS_LEN_MAX) {
-                faults.note(name, format!("is too long; write at most {WORDS_LEN_MAX} characters"));
-            }
-        }
+        faults.check_length("reason", self.reason.as_deref());
+        faults.check_length("note", self.note.as_deref());
     }
 }
 
@@ -158,11 +159,9 @@ pub struct BulkSample {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub route: RouteName,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub last_failure_code: Option<Box<str>>,
     pub last_failure_reason: String,
     #[serde(rename = "movedToDLQAt")]
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub moved_to_dlq_at: Timestamp,
 }
 
@@ -199,7 +198,6 @@ pub struct Canary {
     pub state: CanaryState,
     /// Reason why they wait, if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub waiting_for: Option<Box<str>>,
 }
 
@@ -209,7 +207,6 @@ pub struct Canary {
 pub struct BulkFailure {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub reason: Box<str>,
 }
 
@@ -218,11 +215,34 @@ pub struct BulkFailure {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Bulk {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub id: Box<str>,
     pub act: BulkAct,
     pub state: BulkState,
     pub filter: BulkFilter,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(inline))]
+    pub progress: BulkProgress,
+    /// Up to 20 of those that failed.
+    pub failures: Vec<BulkFailure>,
+    pub rate_per_second: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+    pub started_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_because: Option<Box<str>>,
+}
+
+/// The entries of a bulk act, by what became of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BulkProgress {
     /// Counted at the start, and always `done`, `skipped`, `failed` and `left` together. What entered the queue after
     /// that is not touched.
     pub total: u64,
@@ -232,25 +252,6 @@ pub struct Bulk {
     pub failed: u64,
     /// Nothing has become of them: not yet, or not at all when it was stopped.
     pub left: u64,
-    /// Up to 20 of those that failed.
-    pub failures: Vec<BulkFailure>,
-    pub rate_per_second: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub canary: Option<Canary>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub started_at: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub ended_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub actor: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub reason: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub stopped_because: Option<Box<str>>,
 }
 
 /// Answer to `GET /v1/replays`: all that are remembered.

@@ -3,7 +3,7 @@
 use recado_core::{Class, JobId, Payload, TraceParent};
 use serde::{Deserialize, Serialize};
 
-use crate::format::read::{Body, Faults, Fields};
+use crate::format::read::{Body, Faults};
 
 /// Longest that a caller may wait.
 pub const TIMEOUT_MAX_MS: u64 = 300_000;
@@ -24,7 +24,7 @@ pub struct CallRequest {
     pub company_id: String,
     /// The question, as the route's transport wants it.
     #[serde(deserialize_with = "crate::format::read::payload")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
     pub data: Payload,
     /// The route's own timeout when absent, and never longer than that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,25 +54,16 @@ impl CallRequest {
 }
 
 impl Body for CallRequest {
-    const FIELDS: &'static [&'static str] =
-        &["route", "companyId", "data", "timeoutMs", "cacheKey", "traceparent"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        CallRequest {
-            route: fields.required_text("route"),
-            company_id: fields.required_text("companyId"),
-            data: fields.required_json("data"),
-            timeout_ms: fields.integer("timeoutMs", TIMEOUT_BOUNDS),
-            cache_key: fields.text("cacheKey"),
-            traceparent: fields.parsed("traceparent", |text| text.parse::<TraceParent>()),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] = &[("timeoutMs", TIMEOUT_BOUNDS)];
 
     fn check(&self, faults: &mut Faults) {
         faults.note_out_of_range("data", Some(&self.data));
-        if self.timeout_ms.is_some_and(|timeout| !(1..=TIMEOUT_MAX_MS).contains(&timeout)) {
-            faults.note("timeoutMs", format!("is out of range; write {TIMEOUT_BOUNDS}"));
-        }
+        faults.check_range(
+            "timeoutMs",
+            self.timeout_ms,
+            1..=TIMEOUT_MAX_MS,
+            format!("write {TIMEOUT_BOUNDS}"),
+        );
         let length = self.cache_key.as_ref().map_or(1, |key| key.chars().count());
         if !(1..=CACHE_KEY_LEN_MAX).contains(&length) {
             let message = format!("has {length} characters; give 1 to {CACHE_KEY_LEN_MAX}, or leave it out");
@@ -87,7 +78,7 @@ impl Body for CallRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CallAnswer {
     /// `null` when the provider said yes and nothing else.
-    #[cfg_attr(feature = "openapi", schema(required, schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(required, schema_with = crate::format::components::any))]
     pub answer: Option<Payload>,
     /// Absent when the answer is not the provider's of this time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,12 +113,10 @@ pub enum CallFallback {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CallError {
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub error_code: Option<Box<str>>,
     pub error_reason: String,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::ErrorClassification))]
     pub error_classification: Class,
     /// The rule that classified it.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub rule: Box<str>,
 }

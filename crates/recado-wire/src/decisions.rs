@@ -5,7 +5,7 @@ use recado_core::{Class, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::INT32_MAX;
-use crate::format::read::{Body, Faults, Fields};
+use crate::format::read::{Body, Faults};
 
 /// The route whose rules and policy decide when the caller names none.
 pub const ROUTE_DEFAULT: &str = "tiss-claims";
@@ -40,7 +40,6 @@ pub struct DecisionRequest {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::format::read::time_of_process_engine"
     )]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub last_submission_time: Option<Timestamp>,
 }
 
@@ -57,33 +56,18 @@ impl DecisionRequest {
 }
 
 impl Body for DecisionRequest {
-    const FIELDS: &'static [&'static str] =
-        &["route", "claimId", "submissionError", "retryCount", "lastSubmissionTime"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        DecisionRequest {
-            route: fields.text("route"),
-            claim_id: fields.required_text("claimId"),
-            submission_error: fields.required_text("submissionError"),
-            retry_count: fields.integer("retryCount", "how many retries were made, 0 or more"),
-            last_submission_time: fields.time_of_process_engine("lastSubmissionTime"),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] =
+        &[("retryCount", "how many retries were made, 0 or more")];
 
     fn check(&self, faults: &mut Faults) {
-        if self.claim_id.trim().is_empty() {
-            faults.note("claimId", "is empty; name the claim");
-        }
+        faults.check_blank("claimId", &self.claim_id, "is empty; name the claim");
         let length = self.claim_id.chars().count();
         if length > CLAIM_ID_LEN_MAX {
             faults.note("claimId", format!("has {length} characters; give at most {CLAIM_ID_LEN_MAX}"));
         }
-        if self.retry_count.is_some_and(|count| count > INT32_MAX) {
-            faults.note("retryCount", format!("is out of range; give 0 to {INT32_MAX}"));
-        }
-        if self.submission_error.trim().is_empty() {
-            faults.note("submissionError", "is empty; give the message of the submission that failed");
-        }
+        faults.check_range("retryCount", self.retry_count, 0..=INT32_MAX, format!("give 0 to {INT32_MAX}"));
+        let fault = "is empty; give the message of the submission that failed";
+        faults.check_blank("submissionError", &self.submission_error, fault);
     }
 }
 
@@ -94,7 +78,7 @@ impl Body for DecisionRequest {
 pub struct Decision {
     pub should_retry: bool,
     /// `null` when there is no retry.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub next_retry_time: Option<Timestamp>,
     /// One more than was given when there is a retry, the same when there is none.
     pub retry_count: u32,

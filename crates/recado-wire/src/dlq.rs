@@ -4,7 +4,8 @@ use recado_core::words::{replay_advice, uncertain_attempts};
 use recado_core::{Cause, Class, CompanyId, DeadLetterState, JobId, Payload, RouteName, Status, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::format::read::{Body, Faults, Fields, Params, Query};
+use crate::format::read::{Body, Faults, Query, names_of};
+use crate::format::value::{Refusal, RequestValue};
 use crate::jobs::Attempt;
 
 /// A job that could not be delivered, with its reason.
@@ -20,62 +21,83 @@ pub struct DeadLetter {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub company_id: CompanyId,
     /// Payload as accepted.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
     pub original_data: Payload,
     /// Payload as last corrected by a person: the one that a replay sends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
     pub corrected_data: Option<Payload>,
-    pub failed_attempts: u32,
-    /// Never empty.
-    pub last_failure_reason: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub last_failure_code: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub last_failure_timestamp: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub enqueued_at: Timestamp,
-    #[serde(rename = "movedToDLQAt")]
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub moved_to_dlq_at: Timestamp,
-    /// Time that the entry is kept from `movedToDLQAt` on, in milliseconds.
-    pub ttl: u64,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(inline))]
+    pub last_failure: LastFailure,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(inline))]
+    pub times: DeadLetterTimes,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub route: RouteName,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::ErrorClassification))]
-    pub error_classification: Class,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub stack_trace: Option<Box<str>>,
     pub attempts: Vec<Attempt>,
     /// Failures that a person would call the same have the same one.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub fingerprint: Box<str>,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Cause))]
     pub cause: Cause,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::DeadLetterState))]
     pub state: DeadLetterState,
-    /// Attempts that handed it over and got no answer, so that it may have arrived; absent when there was none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub may_have_arrived: Option<u32>,
-    /// Advice before a replay; present with `mayHaveArrived`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advice: Option<String>,
-    /// The same in Portuguese.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advice_pt: Option<String>,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(inline))]
+    pub arrival: PossibleArrival,
     /// The part that changed in the store after the job was accepted: `data`, `originalData` or `identity`. Absent of
     /// entries that are whole. Damaged data is shown as it is, as a string if it is no JSON any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<Box<str>>,
+}
+
+/// The failures of a dead letter, and the last one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LastFailure {
+    pub failed_attempts: u32,
+    /// Never empty.
+    pub last_failure_reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure_code: Option<Box<str>>,
+    pub last_failure_timestamp: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::ErrorClassification))]
+    pub error_classification: Class,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack_trace: Option<Box<str>>,
+}
+
+/// The times of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetterTimes {
+    pub enqueued_at: Timestamp,
+    #[serde(rename = "movedToDLQAt")]
+    pub moved_to_dlq_at: Timestamp,
+    /// Time that the entry is kept from `movedToDLQAt` on, in milliseconds.
+    pub ttl: u64,
+}
+
+/// Attempts that the provider may have taken all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PossibleArrival {
+    /// Attempts that handed it over and got no answer, so that it may have arrived; absent when there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub may_have_arrived: Option<u32>,
+    /// Advice before a replay; present with `mayHaveArrived`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+    /// The same in Portuguese.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice_pt: Option<String>,
 }
 
 impl From<recado_core::DeadLetter> for DeadLetter {
@@ -83,27 +105,33 @@ impl From<recado_core::DeadLetter> for DeadLetter {
         let uncertain = uncertain_attempts(&entry.attempts);
         let (advice, advice_pt) = replay_advice(uncertain).unzip();
         DeadLetter {
-            may_have_arrived: Some(uncertain).filter(|count| *count > 0),
-            advice,
-            advice_pt,
+            arrival: PossibleArrival {
+                may_have_arrived: Some(uncertain).filter(|count| *count > 0),
+                advice,
+                advice_pt,
+            },
             damage: entry.damage().map(|damage| damage.as_str().into()),
             outbox_id: entry.job_id.clone(),
             job_id: entry.job_id,
             company_id: entry.company,
             original_data: entry.original_data,
             corrected_data: entry.corrected_data,
-            failed_attempts: entry.failed_attempts,
-            last_failure_reason: entry.last_failure_reason.as_str().to_owned(),
-            last_failure_code: entry.last_failure_code,
-            last_failure_timestamp: entry.last_failure_at,
-            enqueued_at: entry.enqueued_at,
-            moved_to_dlq_at: entry.moved_at,
-            ttl: u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX),
+            last_failure: LastFailure {
+                failed_attempts: entry.failed_attempts,
+                last_failure_reason: entry.last_failure_reason.as_str().to_owned(),
+                last_failure_code: entry.last_failure_code,
+                last_failure_timestamp: entry.last_failure_at,
+                error_classification: entry.class,
+                stack_trace: entry.stack_trace,
+            },
+            times: DeadLetterTimes {
+                enqueued_at: entry.enqueued_at,
+                moved_to_dlq_at: entry.moved_at,
+                ttl: u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX),
+            },
             route: entry.route,
             user_id: entry.user_id,
             correlation_id: entry.correlation_id,
-            error_classification: entry.class,
-            stack_trace: entry.stack_trace,
             attempts: entry.attempts.iter().map(Attempt::from).collect(),
             fingerprint: entry.fingerprint,
             cause: entry.cause,
@@ -154,34 +182,8 @@ pub struct DeadLetterFilter {
     pub until: Option<Timestamp>,
 }
 
-impl DeadLetterFilter {
-    pub(crate) fn from_params(params: &mut Params<'_>) -> Self {
-        DeadLetterFilter {
-            company_id: params.parsed("companyId", CompanyId::new),
-            route: params.parsed("route", RouteName::new),
-            last_failure_code: params.text("lastFailureCode"),
-            reason: params.text("reason"),
-            fingerprint: params.text("fingerprint"),
-            since: params.time("since"),
-            until: params.time("until"),
-        }
-    }
-
-    pub(crate) fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        DeadLetterFilter {
-            company_id: fields.parsed("companyId", CompanyId::new),
-            route: fields.parsed("route", RouteName::new),
-            last_failure_code: fields.text("lastFailureCode"),
-            reason: fields.text("reason"),
-            fingerprint: fields.text("fingerprint"),
-            since: fields.time("since"),
-            until: fields.time("until"),
-        }
-    }
-}
-
 /// Selects the dead letters to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct DeadLetterQuery {
@@ -196,26 +198,23 @@ pub struct DeadLetterQuery {
     pub cursor: Option<String>,
 }
 
+/// Read in two parts: a reader that flattens does not know where a fault is.
 impl Query for DeadLetterQuery {
-    const FIELDS: &'static [&'static str] = &[
-        "companyId",
-        "route",
-        "lastFailureCode",
-        "reason",
-        "fingerprint",
-        "since",
-        "until",
-        "limit",
-        "cursor",
-    ];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        DeadLetterQuery {
-            filter: DeadLetterFilter::from_params(params),
-            limit: params.limit(),
-            cursor: params.text("cursor"),
-        }
+    fn names() -> Vec<&'static str> {
+        [names_of::<DeadLetterFilter>(), names_of::<Paging>()].concat()
     }
+
+    fn from_params(params: RequestValue<'_, '_>) -> Result<Self, Refusal> {
+        let filter = DeadLetterFilter::deserialize(params.clone())?;
+        let Paging { limit, cursor } = Paging::deserialize(params)?;
+        Ok(DeadLetterQuery { filter, limit, cursor })
+    }
+}
+
+#[derive(Deserialize)]
+struct Paging {
+    limit: Option<u32>,
+    cursor: Option<String>,
 }
 
 /// Field to count dead letters by.
@@ -231,7 +230,7 @@ pub enum GroupBy {
 }
 
 /// Grouping and filter of the statistics.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct DeadLetterStatsQuery {
@@ -242,31 +241,11 @@ pub struct DeadLetterStatsQuery {
     pub company_id: Option<CompanyId>,
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
     pub route: Option<RouteName>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub until: Option<Timestamp>,
 }
 
-impl Query for DeadLetterStatsQuery {
-    const FIELDS: &'static [&'static str] = &["by", "companyId", "route", "since", "until"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        let choices = [
-            ("lastFailureCode", GroupBy::LastFailureCode),
-            ("companyId", GroupBy::CompanyId),
-            ("route", GroupBy::Route),
-            ("fingerprint", GroupBy::Fingerprint),
-        ];
-        DeadLetterStatsQuery {
-            by: params.choice("by", &choices),
-            company_id: params.parsed("companyId", CompanyId::new),
-            route: params.parsed("route", RouteName::new),
-            since: params.time("since"),
-            until: params.time("until"),
-        }
-    }
-}
+impl Query for DeadLetterStatsQuery {}
 
 /// Answer to `GET /v1/dlq/stats`, counted over all entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -287,7 +266,6 @@ pub struct DeadLetterStats {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLettersInHour {
     /// Begin of the hour.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub hour: Timestamp,
     pub count: u64,
 }
@@ -297,11 +275,10 @@ pub struct DeadLettersInHour {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterGroup {
     /// `null` for entries that have no such value.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub key: Option<Box<str>>,
     pub count: u64,
     /// One entry's reason, so that a group can be read.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub example_reason: Box<str>,
 }
 
@@ -315,7 +292,7 @@ pub const WORDS_LEN_MAX: usize = 1_000;
 pub struct ReplayRequest {
     /// Corrected data; when absent what it was corrected to last, or else the original.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
     pub data: Option<Payload>,
     /// With the original data, whatever it was corrected to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -327,24 +304,12 @@ pub struct ReplayRequest {
 }
 
 impl Body for ReplayRequest {
-    const FIELDS: &'static [&'static str] = &["data", "original", "note"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        ReplayRequest {
-            data: fields.json("data"),
-            original: fields.boolean("original"),
-            note: fields.text("note"),
-        }
-    }
-
     fn check(&self, faults: &mut Faults) {
         faults.note_out_of_range("data", self.data.as_ref());
         if self.data.is_some() && self.original == Some(true) {
             faults.note("original", "stands beside data; give one of the two");
         }
-        if self.note.as_ref().is_some_and(|note| note.chars().count() > WORDS_LEN_MAX) {
-            faults.note("note", format!("is too long; write at most {WORDS_LEN_MAX} characters"));
-        }
+        faults.check_length("note", self.note.as_deref());
     }
 }
 
@@ -369,19 +334,9 @@ pub struct DiscardRequest {
 }
 
 impl Body for DiscardRequest {
-    const FIELDS: &'static [&'static str] = &["reason"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        DiscardRequest { reason: fields.required_text("reason") }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        if self.reason.trim().is_empty() {
-            faults.note("reason", "is blank; say in words why it is given up");
-        }
-        if self.reason.chars().count() > WORDS_LEN_MAX {
-            faults.note("reason", format!("is too long; write at most {WORDS_LEN_MAX} characters"));
-        }
+        faults.check_blank("reason", &self.reason, "is blank; say in words why it is given up");
+        faults.check_length("reason", Some(&self.reason));
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use recado_core::{CompanyId, EventKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::format::read::{Body, Fields, Params, Query};
+use crate::format::read::{Body, Query};
 
 /// The secret that signs a webhook, `whsec_…`. Its `Debug` hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,19 +62,7 @@ impl EndpointRequest {
 }
 
 /// The engine judges an endpoint as a whole; here only the shape of its JSON is checked.
-impl Body for EndpointRequest {
-    const FIELDS: &'static [&'static str] = &["companyId", "url", "events", "secret", "description"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        EndpointRequest {
-            company_id: fields.text("companyId"),
-            url: fields.text("url"),
-            events: fields.texts("events"),
-            secret: fields.text("secret").map(Secret),
-            description: fields.text("description"),
-        }
-    }
-}
+impl Body for EndpointRequest {}
 
 /// Body of `PATCH /v1/endpoints/{id}`; what is absent stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,33 +89,18 @@ pub struct EndpointChange {
     pub enabled: Option<bool>,
 }
 
-impl Body for EndpointChange {
-    const FIELDS: &'static [&'static str] = &["url", "events", "secret", "description", "enabled"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        EndpointChange {
-            url: fields.text("url"),
-            events: fields.texts("events"),
-            secret: fields.text("secret").map(Secret),
-            description: fields.text("description"),
-            enabled: fields.boolean("enabled"),
-        }
-    }
-}
+impl Body for EndpointChange {}
 
 /// A place that a company's events go to, signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Endpoint {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub id: Box<str>,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub url: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub description: Option<Box<str>>,
     /// Event types it gets; all when empty.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::format::components::EventKind>))]
@@ -136,18 +109,13 @@ pub struct Endpoint {
     /// In a row; at ten it is switched off.
     pub consecutive_failures: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub disabled_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub disabled_reason: Option<Box<str>>,
     /// Until then the secret before the newest one signs, too.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub secret_rotating_until: Option<Timestamp>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub created_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub updated_at: Timestamp,
     /// Shown when it is new, and never again.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +135,7 @@ pub struct EndpointList {
 }
 
 /// Selects endpoints by company; all when absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct EndpointQuery {
@@ -181,17 +149,7 @@ pub struct EndpointQuery {
     pub cursor: Option<String>,
 }
 
-impl Query for EndpointQuery {
-    const FIELDS: &'static [&'static str] = &["companyId", "limit", "cursor"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        EndpointQuery {
-            company_id: params.parsed("companyId", CompanyId::new),
-            limit: params.limit(),
-            cursor: params.text("cursor"),
-        }
-    }
-}
+impl Query for EndpointQuery {}
 
 /// Result of a test delivery. A receiver that says no is an answer, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

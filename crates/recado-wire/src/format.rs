@@ -4,5 +4,4 @@
 pub mod components;
 pub mod problem;
 pub mod read;
-#[cfg(feature = "openapi")]
-pub(crate) mod schema;
+pub(crate) mod value;

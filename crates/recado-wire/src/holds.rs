@@ -3,7 +3,7 @@
 use recado_core::{CompanyId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::format::read::{Params, Query};
+use crate::format::read::Query;
 
 /// Answer to `GET /v1/holds`, by provider and scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct HoldList {
 }
 
 /// The page of holds to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct HoldQuery {
@@ -29,44 +29,33 @@ pub struct HoldQuery {
     pub cursor: Option<String>,
 }
 
-impl Query for HoldQuery {
-    const FIELDS: &'static [&'static str] = &["limit", "cursor"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        HoldQuery { limit: params.limit(), cursor: params.text("cursor") }
-    }
-}
+impl Query for HoldQuery {}
 
 /// A hold that an answer from outside imposed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Hold {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "hold_4f0c…"))]
+    #[cfg_attr(feature = "openapi", schema(example = "hold_4f0c…"))]
     pub id: Box<str>,
     /// The part of the provider's jobs that waits.
     pub scope: HoldScope,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "webhook"))]
+    #[cfg_attr(feature = "openapi", schema(example = "webhook"))]
     pub provider: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub company_id: Option<CompanyId>,
     /// The webhook endpoint that is held.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub endpoint_id: Option<Box<str>>,
     /// The host that is held, for jobs that name a `url`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub host: Option<Box<str>>,
     /// The answer's code, the wait that it asked for, whether `hold_max` cut it, and its words.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub reason: Box<str>,
     /// Absent where an older version wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub until: Timestamp,
 }
 

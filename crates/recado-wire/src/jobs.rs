@@ -6,7 +6,7 @@ use recado_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::format::problem::Problem;
-use crate::format::read::{Body, Fields, Params, Query};
+use crate::format::read::{Body, Query};
 
 /// Characters at most of a user's or a correlation's id.
 pub const PERSON_ID_LEN_MAX: usize = 256;
@@ -32,7 +32,7 @@ pub struct JobRequest {
     pub company_id: String,
     /// Payload, as the route's transport wants it.
     #[serde(deserialize_with = "crate::format::read::payload")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
     pub data: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::PersonId>))]
@@ -47,7 +47,6 @@ pub struct JobRequest {
     pub traceparent: Option<TraceParent>,
     /// Not before this, with its offset, and within 366 days. Excludes `delayMs`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub run_at: Option<Timestamp>,
     /// Not before this long from now. Excludes `runAt`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,37 +86,12 @@ impl JobRequest {
     }
 }
 
+/// The engine checks values; it does so for every caller, not only for this wire.
 impl Body for JobRequest {
-    const FIELDS: &'static [&'static str] = &[
-        "jobId",
-        "route",
-        "companyId",
-        "data",
-        "userId",
-        "correlationId",
-        "traceparent",
-        "runAt",
-        "delayMs",
-        "ttlMs",
-        "priority",
+    const WRITE: &'static [(&'static str, &'static str)] = &[
+        ("ttlMs", "whole milliseconds from 1000 on"),
+        ("priority", "1 (most urgent) to 9, or leave it out for 5"),
     ];
-
-    // The engine checks values; it does so for every caller, not only for this wire.
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        JobRequest {
-            job_id: fields.text("jobId"),
-            route: fields.required_text("route"),
-            company_id: fields.required_text("companyId"),
-            data: fields.required_json("data"),
-            user_id: fields.text("userId"),
-            correlation_id: fields.text("correlationId"),
-            traceparent: fields.parsed("traceparent", |text| text.parse::<TraceParent>()),
-            run_at: fields.time("runAt"),
-            delay_ms: fields.integer("delayMs", "whole milliseconds from 0 on"),
-            ttl_ms: fields.integer("ttlMs", "whole milliseconds from 1000 on"),
-            priority: fields.integer("priority", "1 (most urgent) to 9, or leave it out for 5"),
-        }
-    }
 }
 
 /// Answer to `POST /v1/jobs`: the job is durable.
@@ -184,40 +158,25 @@ pub struct JobView {
     pub status: Status,
     pub priority: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
     /// The span that every attempt is a child of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub traceparent: Option<TraceParent>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub enqueued_at: Timestamp,
-    /// Not before this: what the caller asked for, and after a failure when the next try was due.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub run_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub expires_at: Timestamp,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(inline))]
+    pub times: JobTimes,
     pub attempts: Vec<Attempt>,
-    /// The time of its next try; while it is `parked`, the end of what holds it back. `null` when that is not known, when
-    /// nothing more is going to happen by itself, or while an attempt is on its way.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
-    pub next_attempt_at: Option<Timestamp>,
-    /// Times it was held back without spending an attempt. While it is `parked`, the wait that it is in counts.
-    pub deferrals: u32,
-    /// `null` when it does not wait. With status `parked` it is `breaker`, `limit` or `pause`.
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub waiting_for: Option<WaitingFor>,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(inline))]
+    pub wait: JobWait,
     /// Times a person brought it back from the dead letter queue.
     pub replays: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub ended_at: Option<Timestamp>,
     /// The provider's answer when it took the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
     pub answer: Option<Payload>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<HeldBy>,
@@ -226,8 +185,37 @@ pub struct JobView {
     pub archived: Option<Archived>,
     /// The payload, while it exists. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
     pub data: Option<Payload>,
+}
+
+/// The times of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobTimes {
+    pub enqueued_at: Timestamp,
+    /// Not before this: what the caller asked for, and after a failure when the next try was due.
+    pub run_at: Timestamp,
+    pub expires_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// The wait of a job for its next try.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobWait {
+    /// The time of its next try; while it is `parked`, the end of what holds it back. `null` when that is not known, when
+    /// nothing more is going to happen by itself, or while an attempt is on its way.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub next_attempt_at: Option<Timestamp>,
+    /// Times it was held back without spending an attempt. While it is `parked`, the wait that it is in counts.
+    pub deferrals: u32,
+    /// `null` when it does not wait. With status `parked` it is `breaker`, `limit` or `pause`.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub waiting_for: Option<WaitingFor>,
 }
 
 /// One try that reached out to the provider. What is not known is `null`; `provider` and `recipients` are absent then.
@@ -236,20 +224,18 @@ pub struct JobView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Attempt {
     pub attempt: u32,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub started_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub ended_at: Timestamp,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AttemptResult))]
     pub result: AttemptResult,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub error_code: Option<Box<str>>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub error_reason: Option<String>,
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
     pub error_classification: Option<Class>,
     /// The rule that classified it.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub rule: Option<Box<str>>,
     /// Party at fault; only the provider's own failures count towards its breaker.
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::Blame>))]
@@ -257,8 +243,7 @@ pub struct Attempt {
     #[cfg_attr(feature = "openapi", schema(required))]
     pub next_retry_delay_ms: Option<u64>,
     /// Provider that served it; absent from attempts that older versions made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
     /// Result for each recipient, when they differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -273,17 +258,16 @@ pub struct Attempt {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Recipient {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub recipient: Box<str>,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AttemptResult))]
     pub result: AttemptResult,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub error_code: Option<Box<str>>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub error_reason: Option<String>,
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
     pub error_classification: Option<Class>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub rule: Option<Box<str>>,
 }
 
@@ -330,27 +314,19 @@ impl From<&recado_core::Attempt> for Attempt {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum WaitingFor {
     /// For the time its caller asked for.
-    Delay {
-        #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-        until: Timestamp,
-    },
+    Delay { until: Timestamp },
     /// For its next try, after a failure.
-    Retry {
-        #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-        until: Timestamp,
-    },
+    Retry { until: Timestamp },
     /// For its route, which cannot deliver as it is configured.
     Route { why: String },
     /// For a provider whose circuit breaker is open.
     Breaker {
         why: String,
         /// Words of a person or of the provider.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
         said: Option<Box<str>>,
         /// Time of the next probe, unless a person has to close it.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         until: Option<Timestamp>,
     },
     /// For a rate that is used up, a provider that asked for quiet, or a company's deliveries that are on their way.
@@ -358,11 +334,9 @@ pub enum WaitingFor {
         code: LimitCode,
         why: String,
         /// The provider's words.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
         said: Option<Box<str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         until: Option<Timestamp>,
     },
     /// For a person who paused its tenant, its route or its provider.
@@ -370,15 +344,12 @@ pub enum WaitingFor {
         code: PauseCode,
         why: String,
         /// That person's words.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
         said: Option<Box<str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         since: Option<Timestamp>,
         /// That person.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
         actor: Option<Box<str>>,
     },
     /// For its turn: it is due, and others are before it or every slot is taken.
@@ -417,10 +388,8 @@ pub enum PauseCode {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Archived {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
     /// The file on the server that has its line.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub place: Box<str>,
     /// The command that brings it back.
     pub bring_back: String,
@@ -431,9 +400,7 @@ pub struct Archived {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeldBy {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub worker_id: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub until: Timestamp,
 }
 
@@ -449,7 +416,7 @@ pub struct JobList {
 }
 
 /// Selects the jobs to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct JobQuery {
@@ -469,21 +436,7 @@ pub struct JobQuery {
     pub cursor: Option<String>,
 }
 
-impl Query for JobQuery {
-    const FIELDS: &'static [&'static str] =
-        &["status", "companyId", "route", "correlationId", "limit", "cursor"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        JobQuery {
-            status: params.choice("status", &Status::ALL.map(|status| (status.as_str(), status))),
-            company_id: params.parsed("companyId", CompanyId::new),
-            route: params.parsed("route", RouteName::new),
-            correlation_id: params.text("correlationId"),
-            limit: params.limit(),
-            cursor: params.text("cursor"),
-        }
-    }
-}
+impl Query for JobQuery {}
 
 /// Answer to `DELETE /v1/jobs/{jobId}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

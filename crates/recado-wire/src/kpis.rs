@@ -3,7 +3,7 @@
 use recado_core::{RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::format::read::{Params, Query};
+use crate::format::read::Query;
 
 /// Window by default: a day.
 pub const WINDOW_DEFAULT_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -15,7 +15,7 @@ pub const WINDOW_MAX_MS: u64 = 7 * WINDOW_DEFAULT_MS;
 pub const WINDOW_MIN_MS: u64 = 60_000;
 
 /// Selects the indicators.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct KpiQuery {
@@ -28,18 +28,8 @@ pub struct KpiQuery {
 }
 
 impl Query for KpiQuery {
-    const FIELDS: &'static [&'static str] = &["route", "windowMs"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        let window = |text: String| match text.parse() {
-            Ok(ms) if (WINDOW_MIN_MS..=WINDOW_MAX_MS).contains(&ms) => Ok(ms),
-            _ => Err(format!("is out of range; give {WINDOW_MIN_MS} to {WINDOW_MAX_MS} milliseconds")),
-        };
-        KpiQuery {
-            route: params.parsed("route", RouteName::new),
-            window_ms: params.parsed("windowMs", window),
-        }
-    }
+    const RANGES: &'static [(&'static str, u64, u64, &'static str)] =
+        &[("windowMs", WINDOW_MIN_MS, WINDOW_MAX_MS, " milliseconds")];
 }
 
 /// Answer to `GET /v1/kpis`: what the node that answers saw. Shares are from 0 to 1, times in seconds.
@@ -51,7 +41,6 @@ pub struct Kpis {
     pub route: Option<String>,
     pub window_ms: u64,
     /// Begin of the figures: the window's, or the process's when that is younger.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub since: Timestamp,
     /// Of the retried jobs that ended: those that were sent.
     pub success_after_retry: Kpi,
@@ -86,7 +75,6 @@ pub struct Kpis {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CoursePart {
     /// Its begin.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
     /// Jobs.
     pub sent: u64,

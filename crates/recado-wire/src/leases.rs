@@ -3,9 +3,8 @@
 use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp, TraceParent};
 use serde::{Deserialize, Serialize};
 
-use crate::DURATION_MAX_MS;
 use crate::format::problem::Problem;
-use crate::format::read::{Body, Faults, Fields};
+use crate::format::read::{Body, Faults};
 use crate::jobs::Attempt;
 
 /// Leases at most for one request.
@@ -53,17 +52,8 @@ pub struct LeaseRequest {
 }
 
 impl Body for LeaseRequest {
-    const FIELDS: &'static [&'static str] = &["routes", "max", "waitMs", "leaseMs", "workerId"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        LeaseRequest {
-            routes: fields.required_texts("routes"),
-            max: fields.integer("max", "1 to 1000"),
-            wait_ms: fields.integer("waitMs", "whole milliseconds, 0 to 60000"),
-            lease_ms: fields.integer("leaseMs", LEASE_BOUNDS),
-            worker_id: fields.required_text("workerId"),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] =
+        &[("max", "1 to 1000"), ("waitMs", WAIT_BOUNDS), ("leaseMs", LEASE_BOUNDS)];
 
     fn check(&self, faults: &mut Faults) {
         if self.routes.is_empty() {
@@ -72,16 +62,10 @@ impl Body for LeaseRequest {
         if self.routes.len() > ROUTES_MAX {
             faults.note("routes", format!("names {} routes; give at most {ROUTES_MAX}", self.routes.len()));
         }
-        if self.max.is_some_and(|max| !(1..=LEASES_MAX).contains(&max)) {
-            faults.note("max", "is out of range; write 1 to 1000");
-        }
-        if self.wait_ms.is_some_and(|wait| wait > WAIT_MAX_MS) {
-            faults.note("waitMs", "is out of range; write whole milliseconds, 0 to 60000");
-        }
-        if self.lease_ms.is_some_and(|lease| !lease_is_sound(lease)) {
-            faults.note("leaseMs", format!("is out of range; write {LEASE_BOUNDS}"));
-        }
-        if !is_a_name(&self.worker_id) {
+        faults.check_range("max", self.max, 1..=LEASES_MAX, "write 1 to 1000");
+        faults.check_range("waitMs", self.wait_ms, 0..=WAIT_MAX_MS, format!("write {WAIT_BOUNDS}"));
+        check_lease(self.lease_ms, faults);
+        if self.worker_id.trim().is_empty() || self.worker_id.chars().count() > WORKER_ID_LEN_MAX {
             faults
                 .note("workerId", format!("is blank or too long; write 1 to {WORKER_ID_LEN_MAX} characters"));
         }
@@ -90,12 +74,10 @@ impl Body for LeaseRequest {
 
 const LEASE_BOUNDS: &str = "whole milliseconds, 1000 (a second) to 43200000 (12 hours)";
 
-fn lease_is_sound(lease_ms: u64) -> bool {
-    (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&lease_ms)
-}
+const WAIT_BOUNDS: &str = "whole milliseconds, 0 to 60000";
 
-fn is_a_name(text: &str) -> bool {
-    !text.trim().is_empty() && text.chars().count() <= WORKER_ID_LEN_MAX
+fn check_lease(lease_ms: Option<u64>, faults: &mut Faults) {
+    faults.check_range("leaseMs", lease_ms, LEASE_MIN_MS..=LEASE_MAX_MS, format!("write {LEASE_BOUNDS}"));
 }
 
 /// Answer to `POST /v1/leases`; empty when nothing came in time.
@@ -112,7 +94,6 @@ pub struct Leases {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
     pub lease_token: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
     /// Number of the attempt, over the job's whole life.
     pub attempt: u32,
@@ -130,22 +111,18 @@ pub struct LeasedJob {
     pub route: RouteName,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
     pub data: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
     /// The parent of the spans that the worker makes for this job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub traceparent: Option<TraceParent>,
     pub priority: u8,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub enqueued_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
     /// The tries before this one.
     pub attempts: Vec<Attempt>,
@@ -182,7 +159,7 @@ impl From<recado_core::Lease> for Lease {
 pub struct SucceedRequest {
     /// The provider's answer; kept with the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
     pub result: Option<Payload>,
 }
 
@@ -190,12 +167,6 @@ pub struct SucceedRequest {
 pub const RESULT_MAX_BYTES: usize = 16 * 1_024;
 
 impl Body for SucceedRequest {
-    const FIELDS: &'static [&'static str] = &["result"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        SucceedRequest { result: fields.json("result") }
-    }
-
     fn check(&self, faults: &mut Faults) {
         faults.note_out_of_range("result", self.result.as_ref());
         if self.result.as_ref().is_some_and(|result| result.as_str().len() > RESULT_MAX_BYTES) {
@@ -242,21 +213,8 @@ impl FailRequest {
 }
 
 impl Body for FailRequest {
-    const FIELDS: &'static [&'static str] = &["code", "message", "stackTrace", "retryAfterMs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        FailRequest {
-            code: fields.text("code"),
-            message: fields.required_text("message"),
-            stack_trace: fields.text("stackTrace"),
-            retry_after_ms: fields.integer("retryAfterMs", "whole milliseconds from 0 on"),
-        }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        if self.message.trim().is_empty() {
-            faults.note("message", "is blank; say in words what went wrong");
-        }
+        faults.check_blank("message", &self.message, "is blank; say in words what went wrong");
         if self
             .code
             .as_ref()
@@ -270,10 +228,7 @@ impl Body for FailRequest {
         if self.stack_trace.as_ref().is_some_and(|trace| trace.len() > STACK_TRACE_MAX_BYTES) {
             faults.note("stackTrace", format!("is too long; give at most {STACK_TRACE_MAX_BYTES} bytes"));
         }
-        if self.retry_after_ms.is_some_and(|wait| wait > DURATION_MAX_MS) {
-            faults
-                .note("retryAfterMs", format!("is out of range; give at most {DURATION_MAX_MS} (366 days)"));
-        }
+        faults.check_duration("retryAfterMs", self.retry_after_ms);
     }
 }
 
@@ -288,16 +243,10 @@ pub struct ExtendRequest {
 }
 
 impl Body for ExtendRequest {
-    const FIELDS: &'static [&'static str] = &["leaseMs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        ExtendRequest { lease_ms: fields.required_integer("leaseMs", LEASE_BOUNDS) }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] = &[("leaseMs", LEASE_BOUNDS)];
 
     fn check(&self, faults: &mut Faults) {
-        if !lease_is_sound(self.lease_ms) {
-            faults.note("leaseMs", format!("is out of range; write {LEASE_BOUNDS}"));
-        }
+        check_lease(Some(self.lease_ms), faults);
     }
 }
 
@@ -306,7 +255,6 @@ impl Body for ExtendRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseExtended {
     pub lease_token: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
 }
 
@@ -334,21 +282,12 @@ pub struct SettleRequest {
 }
 
 impl Body for SettleRequest {
-    const FIELDS: &'static [&'static str] = &["leaseToken", "succeed", "fail"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        SettleRequest {
-            lease_token: fields.required_text("leaseToken"),
-            succeed: fields.object("succeed"),
-            fail: fields.object("fail"),
-        }
-    }
-
     fn check(&self, faults: &mut Faults) {
         match (&self.succeed, &self.fail) {
+            (Some(said), None) => faults.within("succeed", |faults| said.check(faults)),
+            (None, Some(said)) => faults.within("fail", |faults| said.check(faults)),
             (Some(_), Some(_)) => faults.note("fail", "stands beside succeed; give one of the two"),
             (None, None) => faults.note("succeed", "is missing, and fail too; give one of the two"),
-            _ => {}
         }
     }
 }

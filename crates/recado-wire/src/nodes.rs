@@ -24,9 +24,7 @@ pub struct Node {
     #[cfg_attr(feature = "openapi", schema(example = "10.0.0.5:7400"))]
     pub listen: Option<String>,
     pub version: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub started_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub last_seen_at: Timestamp,
     pub health: NodeHealth,
     /// Deliveries under way.

@@ -4,9 +4,7 @@ use recado_core::breaker::BreakerState;
 use recado_core::{RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::DURATION_MAX_MS;
-use crate::dlq::WORDS_LEN_MAX;
-use crate::format::read::{Body, Faults, Fields};
+use crate::format::read::{Body, Faults};
 use crate::jobs::WaitingFor;
 
 /// A provider: guarded by a circuit breaker and limits.
@@ -14,7 +12,7 @@ use crate::jobs::WaitingFor;
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Provider {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "instagram"))]
+    #[cfg_attr(feature = "openapi", schema(example = "instagram"))]
     pub name: Box<str>,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::BreakerState))]
     pub state: BreakerState,
@@ -22,24 +20,20 @@ pub struct Provider {
     pub failures_in_window: u64,
     /// Time when it came into this state; absent when it never left it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
     /// Reason for this state.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub reason: Option<Box<str>>,
     /// Opened by hand: it stays open until it is closed by hand.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_open: bool,
     /// Absent unless the breaker is open and closes by a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub next_probe_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
     /// It asked to be left alone until then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub quiet_until: Option<Timestamp>,
     /// Deliveries on their way.
     pub running: u64,
@@ -60,13 +54,10 @@ pub struct Provider {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Paused {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub since: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub reason: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub actor: Option<Box<str>>,
 }
 
@@ -87,7 +78,7 @@ pub struct ProviderLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company_concurrency: Option<u64>,
     /// The most slots that one webhook endpoint, or one host of a company, can have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint_concurrency: Option<u64>,
     /// Concurrency follows the provider's answers.
     pub adaptive: bool,
@@ -142,21 +133,9 @@ pub struct BreakerRequest {
 }
 
 impl Body for BreakerRequest {
-    const FIELDS: &'static [&'static str] = &["action", "reason"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        let actions = [("open", BreakerAction::Open), ("close", BreakerAction::Close)];
-        BreakerRequest {
-            action: fields.required_choice("action", &actions, BreakerAction::Close),
-            reason: fields.required_text("reason"),
-        }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        if self.reason.trim().is_empty() {
-            faults.note("reason", "is blank; say in words why");
-        }
-        check_length("reason", &self.reason, faults);
+        faults.check_blank("reason", &self.reason, "is blank; say in words why");
+        faults.check_length("reason", Some(&self.reason));
     }
 }
 
@@ -172,14 +151,8 @@ pub struct PauseRequest {
 }
 
 impl Body for PauseRequest {
-    const FIELDS: &'static [&'static str] = &["reason"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        PauseRequest { reason: fields.text("reason") }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
+        faults.check_length("reason", self.reason.as_deref());
     }
 }
 
@@ -211,14 +184,8 @@ pub struct SuccessReport {
 }
 
 impl Body for SuccessReport {
-    const FIELDS: &'static [&'static str] = &["tookMs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        SuccessReport { took_ms: fields.integer("tookMs", MILLISECONDS) }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        check_took(self.took_ms, faults);
+        faults.check_duration("tookMs", self.took_ms);
     }
 }
 
@@ -237,28 +204,8 @@ pub struct FailureReport {
 }
 
 impl Body for FailureReport {
-    const FIELDS: &'static [&'static str] = &["reason", "tookMs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        FailureReport { reason: fields.text("reason"), took_ms: fields.integer("tookMs", MILLISECONDS) }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
-        check_took(self.took_ms, faults);
-    }
-}
-
-const MILLISECONDS: &str = "whole milliseconds from 0 on";
-
-fn check_took(took_ms: Option<u64>, faults: &mut Faults) {
-    if took_ms.is_some_and(|took| took > DURATION_MAX_MS) {
-        faults.note("tookMs", format!("is out of range; give at most {DURATION_MAX_MS} (366 days)"));
-    }
-}
-
-pub(crate) fn check_length(name: &str, text: &str, faults: &mut Faults) {
-    if text.chars().count() > WORDS_LEN_MAX {
-        faults.note(name, format!("is too long; write at most {WORDS_LEN_MAX} characters"));
+        faults.check_length("reason", self.reason.as_deref());
+        faults.check_duration("tookMs", self.took_ms);
     }
 }

@@ -16,10 +16,9 @@ pub struct Route {
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "email"))]
     pub name: RouteName,
     /// Carrier of its jobs; `worker` when programs of yours carry them, `none` when nothing does yet.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "smtp"))]
+    #[cfg_attr(feature = "openapi", schema(example = "smtp"))]
     pub transport: Box<str>,
     /// In the order they are tried.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub providers: Vec<Box<str>>,
     /// Time that one attempt may take.
     pub timeout_ms: u64,

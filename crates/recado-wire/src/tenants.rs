@@ -4,9 +4,8 @@ use recado_core::{CompanyId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::INT32_MAX;
-use crate::format::read::{Body, Faults, Fields, Params, Query};
+use crate::format::read::{Body, Faults, Query};
 use crate::jobs::WaitingFor;
-use crate::providers::check_length;
 
 pub const WEIGHT_MAX: u32 = 100;
 
@@ -25,15 +24,12 @@ pub struct Tenant {
     pub max_per_minute: Option<u32>,
     pub paused: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub paused_since: Option<Timestamp>,
     /// Reason for its pause, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub paused_reason: Option<Box<str>>,
     /// Person who paused it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_by: Option<Box<str>>,
     /// Its dead letters.
     pub dead: u64,
@@ -65,7 +61,6 @@ pub struct TenantStats {
     /// On their way.
     pub delivering: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub last_processed_at: Option<Timestamp>,
     /// Turns that others got while it had a job that was due.
     pub rounds_without_processing: u64,
@@ -92,7 +87,7 @@ pub struct TenantList {
 }
 
 /// Selects tenants; all that have jobs, dead letters or terms of their own when absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct TenantQuery {
@@ -109,18 +104,7 @@ pub struct TenantQuery {
     pub cursor: Option<String>,
 }
 
-impl Query for TenantQuery {
-    const FIELDS: &'static [&'static str] = &["companyId", "route", "limit", "cursor"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        TenantQuery {
-            company_id: params.parsed("companyId", CompanyId::new),
-            route: params.parsed("route", RouteName::new),
-            limit: params.limit(),
-            cursor: params.text("cursor"),
-        }
-    }
-}
+impl Query for TenantQuery {}
 
 /// Body of `PUT /v1/tenants/{companyId}`; what is absent stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,32 +133,18 @@ pub struct TenantChange {
 }
 
 impl Body for TenantChange {
-    const FIELDS: &'static [&'static str] = &["weight", "maxPerMinute", "paused", "reason"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        TenantChange {
-            weight: fields.integer("weight", "1 to 100"),
-            max_per_minute: fields.integer_or_null("maxPerMinute", "1 or more, or null for no bound"),
-            paused: fields.boolean("paused"),
-            reason: fields.text("reason"),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] =
+        &[("weight", "1 to 100"), ("maxPerMinute", "1 or more, or null for no bound")];
 
     fn check(&self, faults: &mut Faults) {
-        if self.weight.is_some_and(|weight| !(1..=WEIGHT_MAX).contains(&weight)) {
-            faults.note("weight", format!("is out of range; write 1 to {WEIGHT_MAX}"));
+        faults.check_range("weight", self.weight, 1..=WEIGHT_MAX, format!("write 1 to {WEIGHT_MAX}"));
+        let max = self.max_per_minute.flatten();
+        if max == Some(0) {
+            faults.note("maxPerMinute", "is 0; write 1 or more, or pause the tenant");
         }
-        match self.max_per_minute.flatten() {
-            Some(0) => faults.note("maxPerMinute", "is 0; write 1 or more, or pause the tenant"),
-            Some(max) if max > INT32_MAX => {
-                faults.note(
-                    "maxPerMinute",
-                    format!("is out of range; give 1 to {INT32_MAX}, or null for no bound"),
-                );
-            }
-            _ => {}
-        }
-        check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
+        let bounds = format!("give 1 to {INT32_MAX}, or null for no bound");
+        faults.check_range("maxPerMinute", max, 1..=INT32_MAX, bounds);
+        faults.check_length("reason", self.reason.as_deref());
     }
 }
 

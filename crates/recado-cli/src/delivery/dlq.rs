@@ -8,7 +8,9 @@ use recado_core::reason::clip;
 use recado_core::words::counted;
 use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
 use recado_terminal::{Field, Paint, Screen, clean_lines};
-use recado_wire::dlq::{DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy};
+use recado_wire::dlq::{
+    DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, DeadLetterTimes, GroupBy,
+};
 
 use crate::delivery::jobs::{company, route};
 use crate::delivery::timeline;
@@ -205,35 +207,38 @@ fn state(entry: &DeadLetter) -> Field {
 }
 
 fn row(entry: &DeadLetter) -> Vec<Field> {
+    let failure = &entry.last_failure;
     vec![
         Field::from(&entry.job_id),
         state(entry),
         Field::from(&entry.route),
         Field::from(&entry.company_id),
         Field::from(entry.cause.as_str()),
-        Field::from(entry.failed_attempts),
-        Field::time(entry.moved_to_dlq_at),
-        Field::or_dash(entry.last_failure_code.as_deref()),
-        Field::from(clip(&entry.last_failure_reason, REASON_SHOWN_MAX_BYTES)),
+        Field::from(failure.failed_attempts),
+        Field::time(entry.times.moved_to_dlq_at),
+        Field::or_dash(failure.last_failure_code.as_deref()),
+        Field::from(clip(&failure.last_failure_reason, REASON_SHOWN_MAX_BYTES)),
     ]
 }
 
 fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
+    let DeadLetterTimes { enqueued_at, moved_to_dlq_at, ttl } = entry.times;
+    let failure = &entry.last_failure;
     let mut facts = vec![
         ("job", Field::painted(&entry.job_id, Paint::Strong)),
         ("state", state(entry)),
         ("cause", Field::from(entry.cause.as_str())),
-        ("reason", Field::from(&entry.last_failure_reason)),
-        ("code", Field::or_dash(entry.last_failure_code.as_deref())),
-        ("class", Field::from(entry.error_classification.as_str())),
+        ("reason", Field::from(&failure.last_failure_reason)),
+        ("code", Field::or_dash(failure.last_failure_code.as_deref())),
+        ("class", Field::from(failure.error_classification.as_str())),
         ("route", Field::from(&entry.route)),
         ("company", Field::from(&entry.company_id)),
-        ("enqueued", Field::from(entry.enqueued_at)),
-        ("moved", Field::from(entry.moved_to_dlq_at)),
-        ("kept until", Field::from(entry.moved_to_dlq_at.plus(std::time::Duration::from_millis(entry.ttl)))),
+        ("enqueued", Field::from(enqueued_at)),
+        ("moved", Field::from(moved_to_dlq_at)),
+        ("kept until", Field::from(moved_to_dlq_at.plus(std::time::Duration::from_millis(ttl)))),
         ("fingerprint", Field::from(&entry.fingerprint)),
     ];
-    facts.extend(entry.advice.as_ref().map(|words| ("beware", Field::painted(words, Paint::Warn))));
+    facts.extend(entry.arrival.advice.as_ref().map(|words| ("beware", Field::painted(words, Paint::Warn))));
     facts.extend(entry.user_id.as_ref().map(|user| ("user", Field::from(user))));
     facts.extend(entry.correlation_id.as_ref().map(|id| ("correlation", Field::from(id))));
     facts.extend(entry.damage.as_ref().map(|what| ("damaged", Field::painted(what, Paint::Bad))));
@@ -241,12 +246,12 @@ fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
     let corrected = entry.corrected_data.as_ref().map(|data| data.as_str());
     facts.extend(corrected.map(|data| ("corrected", Field::painted(data, Paint::Warn))));
     screen.pairs(facts)?;
-    if let Some(trace) = &entry.stack_trace {
+    if let Some(trace) = &failure.stack_trace {
         screen.line(format_args!("\n{}", clean_lines(trace)))?;
     }
     screen.line("")?;
     timeline::attempts(screen, &entry.attempts)?;
-    let attempts = counted(entry.failed_attempts.into(), "attempt", "attempts");
+    let attempts = counted(failure.failed_attempts.into(), "attempt", "attempts");
     screen.line(format_args!("╰─ failed for good after {attempts}"))
 }
 

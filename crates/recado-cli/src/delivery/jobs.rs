@@ -136,8 +136,8 @@ fn row(job: &JobView) -> Vec<Field> {
         Field::from(&job.route),
         Field::from(&job.company_id),
         Field::from(job.attempts.len()),
-        Field::time(job.enqueued_at),
-        Field::time_or_dash(job.next_attempt_at),
+        Field::time(job.times.enqueued_at),
+        Field::time_or_dash(job.wait.next_attempt_at),
         Field::or_dash(error),
     ]
 }
@@ -148,12 +148,12 @@ fn audit_row(item: &AuditItem) -> Vec<Field> {
         Field::time(item.timestamp),
         Field::or_dash(event),
         Field::or_dash(item.attempt),
-        Field::or_dash(item.error_classification.map(|class| class.as_str())),
-        Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" })),
-        Field::time_or_dash(item.next_retry_time),
+        Field::or_dash(item.retry.error_classification.map(|class| class.as_str())),
+        Field::or_dash(item.retry.should_retry.map(|retry| if retry { "yes" } else { "no" })),
+        Field::time_or_dash(item.retry.next_retry_time),
         Field::or_dash(item.rule.as_deref()),
         Field::or_dash(item.actor.as_deref()),
-        Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref())),
+        Field::or_dash(item.retry.retry_reason.as_deref().or(item.retry.error_message.as_deref())),
     ]
 }
 

@@ -29,13 +29,13 @@ pub fn show<W: Write>(screen: &mut Screen<W>, job: &JobView) -> io::Result<()> {
     ];
     facts.extend(job.user_id.as_ref().map(|user| ("user", Field::from(user))));
     facts.extend(job.correlation_id.as_ref().map(|id| ("correlation", Field::from(id))));
-    facts.push(("enqueued", Field::from(job.enqueued_at)));
-    facts.push(("expires", Field::from(job.expires_at)));
+    facts.push(("enqueued", Field::from(job.times.enqueued_at)));
+    facts.push(("expires", Field::from(job.times.expires_at)));
     if job.replays > 0 {
         facts.push(("replays", Field::from(job.replays)));
     }
-    if job.deferrals > 0 {
-        facts.push(("deferrals", Field::from(job.deferrals)));
+    if job.wait.deferrals > 0 {
+        facts.push(("deferrals", Field::from(job.wait.deferrals)));
     }
     facts.extend(job.answer.as_ref().map(|answer| ("answer", Field::from(answer.as_str()))));
     facts.extend(job.data.as_ref().map(|data| ("data", Field::from(data.as_str()))));
@@ -48,14 +48,14 @@ pub fn show<W: Write>(screen: &mut Screen<W>, job: &JobView) -> io::Result<()> {
 fn what_next(job: &JobView) -> String {
     let held =
         job.held_by.as_ref().map(|held| format!("{} is at it until {}", clean(&held.worker_id), held.until));
-    let waits = job.waiting_for.as_ref().map(waits_for);
+    let waits = job.wait.waiting_for.as_ref().map(waits_for);
     let archived = job.archived.as_ref().map(|archived| {
         let (at, place, bring_back) = (archived.at, clean(&archived.place), clean(&archived.bring_back));
         format!(
             "the queue was full: archived at {at} in {place} on the server; `{bring_back}` brings it back"
         )
     });
-    let ended = job.ended_at.map(|at| format!("{} at {at}", job.status));
+    let ended = job.times.ended_at.map(|at| format!("{} at {at}", job.status));
     let status = || match job.status {
         Status::Failed => format!("failed; `recado dlq show {}` says why", job.job_id),
         status => status.to_string(),

@@ -307,11 +307,12 @@ fn show_count(count: &BulkCount, as_json: bool, screen: &mut Screen) -> Done {
 
 /// Watches until it has ended. Ctrl-C stops the watching and leaves it running.
 async fn follow(client: &Client, mut bulk: Bulk) -> Result<Bulk, Stop> {
-    let bar = ProgressBar::with_draw_target(Some(bulk.total), ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(Some(bulk.progress.total), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     while bulk.state == BulkState::Running {
-        bar.set_position(bulk.done + bulk.skipped + bulk.failed);
+        let progress = bulk.progress;
+        bar.set_position(progress.done + progress.skipped + progress.failed);
         bar.set_message(clean(&note(&bulk)).into_owned());
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -327,7 +328,8 @@ async fn follow(client: &Client, mut bulk: Bulk) -> Result<Bulk, Stop> {
 }
 
 fn note(bulk: &Bulk) -> String {
-    let failed = if bulk.failed > 0 { format!("{} failed  ", bulk.failed) } else { String::new() };
+    let failed = bulk.progress.failed;
+    let failed = if failed > 0 { format!("{failed} failed  ") } else { String::new() };
     let canary = bulk.canary.as_ref().filter(|canary| canary.state == CanaryState::Waiting);
     match canary.map(|canary| canary.waiting_for.as_deref()) {
         Some(Some(why)) => format!("{failed}the canary waits: {why}"),
@@ -346,15 +348,16 @@ fn state(bulk: &Bulk) -> Field {
 }
 
 fn show(bulk: &Bulk, screen: &mut Screen) -> io::Result<()> {
+    let progress = bulk.progress;
     let mut facts = vec![
         ("bulk", Field::painted(&bulk.id, Paint::Strong)),
         ("act", Field::from(word(bulk.act))),
         ("state", state(bulk)),
-        ("done", Field::from(format_args!("{} of {}", bulk.done, bulk.total))),
+        ("done", Field::from(format_args!("{} of {}", progress.done, progress.total))),
     ];
-    facts.extend((bulk.skipped > 0).then(|| ("skipped", Field::from(bulk.skipped))));
-    facts.extend((bulk.failed > 0).then(|| ("failed", Field::painted(bulk.failed, Paint::Bad))));
-    facts.extend((bulk.left > 0).then(|| ("left", Field::from(bulk.left))));
+    facts.extend((progress.skipped > 0).then(|| ("skipped", Field::from(progress.skipped))));
+    facts.extend((progress.failed > 0).then(|| ("failed", Field::painted(progress.failed, Paint::Bad))));
+    facts.extend((progress.left > 0).then(|| ("left", Field::from(progress.left))));
     if let Some(canary) = &bulk.canary {
         let words = match canary.state {
             CanaryState::Starting => "starting".to_owned(),
@@ -390,7 +393,7 @@ pub async fn bulk(args: BulkArgs, screen: &mut Screen) -> Done {
                 Field::from(&bulk.id),
                 Field::from(word(bulk.act)),
                 state(bulk),
-                Field::from(format_args!("{} of {}", bulk.done, bulk.total)),
+                Field::from(format_args!("{} of {}", bulk.progress.done, bulk.progress.total)),
                 Field::time(bulk.started_at),
                 Field::or_dash(bulk.actor.as_deref()),
                 Field::or_dash(bulk.stopped_because.as_deref()),

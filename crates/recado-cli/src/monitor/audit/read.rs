@@ -153,12 +153,12 @@ fn row(item: &AuditItem) -> Vec<Field> {
         Field::or_dash(about),
         Field::or_dash(item.company_id.as_deref()),
         Field::or_dash(item.attempt),
-        Field::or_dash(item.error_classification.map(|class| class.as_str())),
-        Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" })),
+        Field::or_dash(item.retry.error_classification.map(|class| class.as_str())),
+        Field::or_dash(item.retry.should_retry.map(|retry| if retry { "yes" } else { "no" })),
         Field::or_dash(item.rule.as_deref()),
         Field::or_dash(item.actor.as_deref()),
-        Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref())),
-        Field::or_dash(item.sequence),
+        Field::or_dash(item.retry.retry_reason.as_deref().or(item.retry.error_message.as_deref())),
+        Field::or_dash(item.archived.as_ref().map(|archived| archived.sequence)),
     ]
 }
 
