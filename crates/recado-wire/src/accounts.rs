@@ -2,18 +2,19 @@
 
 use recado_core::{CompanyId, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use crate::format::components;
 use crate::format::read::Query;
 
 /// A company at a provider, marked. The next success takes the mark away, or a person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Account {
     pub provider: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(example = "token_expired"))]
+    #[schema(example = "token_expired")]
     pub status: Box<str>,
     pub since: Timestamp,
     /// The provider's words.
@@ -25,19 +26,18 @@ pub struct Account {
     pub job_id: Box<str>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AccountList {
     pub items: Vec<Account>,
 }
 
 /// Selects accounts by company; all when absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct AccountQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
 }
 

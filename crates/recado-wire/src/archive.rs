@@ -2,6 +2,7 @@
 
 use recado_core::JobId;
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::dlq::DeadLetterFilter;
 use crate::format::problem::Problem;
@@ -14,9 +15,8 @@ pub const IMPORT_LINES_MAX: usize = 10_000;
 /// The content type of an export as a table.
 pub const CSV: &str = "text/csv";
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ExportFormat {
     /// An entry a line: what `GET /v1/dlq/{jobId}` shows, and what an import needs to bring it back.
     #[default]
@@ -26,15 +26,15 @@ pub enum ExportFormat {
 }
 
 /// Selects the dead letters to export, and the format.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct ExportQuery {
     /// `ndjson` when absent.
-    #[cfg_attr(feature = "openapi", param(inline))]
+    #[param(inline)]
     pub format: Option<ExportFormat>,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", param(ignore))]
+    #[param(ignore)]
     pub filter: DeadLetterFilter,
 }
 
@@ -56,9 +56,8 @@ struct ExportChoice {
 }
 
 /// Answer to `POST /v1/dlq/import`: what became of each line, in the order given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportAnswer {
     pub imported: u64,
     /// Here already, sent or given up since, or the line came back before; nothing was written.
@@ -68,24 +67,22 @@ pub struct ImportAnswer {
     pub items: Vec<ImportItem>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ImportResult {
     Imported,
     Known,
     Refused,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportItem {
     /// Number of the line, from 0.
     pub index: u64,
     pub result: ImportResult,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[schema(value_type = Option<String>)]
     pub job_id: Option<JobId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,

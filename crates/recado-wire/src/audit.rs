@@ -3,27 +3,27 @@
 use recado_core::audit::AuditStep;
 use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::dlq::WORDS_LEN_MAX;
+use crate::format::components;
 use crate::format::read::{Body, Faults, Query};
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditTrail {
     /// Oldest first.
     pub items: Vec<AuditItem>,
 }
 
 /// One step on the trail: the nine required fields, always there, and who, what and where beside them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditItem {
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AuditStep))]
+    #[schema(value_type = components::AuditStep)]
     pub event: AuditStep,
     /// The record that the step is of; its steps share everything else.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AuditKind))]
+    #[schema(value_type = components::AuditKind)]
     pub kind: AuditKind,
     pub timestamp: Timestamp,
     /// The claim, or the job that stands for it.
@@ -44,7 +44,7 @@ pub struct AuditItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", schema(inline))]
+    #[schema(inline)]
     pub retry: AuditedRetry,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Box<str>>,
@@ -52,42 +52,40 @@ pub struct AuditItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<Box<str>>,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", schema(value_type = ArchivedRecord, inline))]
+    #[schema(value_type = ArchivedRecord, inline)]
     pub archived: Option<ArchivedRecord>,
 }
 
 /// A failure and the decision about the next try; `null` where a step has nothing to do with one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditedRetry {
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub error_message: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub retry_count: Option<u32>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
+    #[schema(required, value_type = Option<components::ErrorClassification>)]
     pub error_classification: Option<Class>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub backoff_minutes: Option<u64>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub next_retry_time: Option<Timestamp>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub should_retry: Option<bool>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub retry_reason: Option<Box<str>>,
 }
 
 /// Facts about a record once it is archived.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ArchivedRecord {
     /// Once it is archived: its place in the chain, when it was put there, and its hash.
-    #[cfg_attr(feature = "openapi", schema(required = false))]
+    #[schema(required = false)]
     pub sequence: u64,
-    #[cfg_attr(feature = "openapi", schema(required = false))]
+    #[schema(required = false)]
     pub recorded_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(required = false))]
+    #[schema(required = false)]
     pub hash: String,
     /// The record that says who erased what was personal in this one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,9 +134,8 @@ impl AuditItem {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditList {
     /// In the order asked for. A record's steps come together.
     pub items: Vec<AuditItem>,
@@ -147,9 +144,8 @@ pub struct AuditList {
     pub next_cursor: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum AuditOrder {
     #[default]
     Newest,
@@ -157,49 +153,48 @@ pub enum AuditOrder {
 }
 
 /// Selects records; every given condition must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct AuditQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub job_id: Option<String>,
     /// The claim, or the job that stands for it.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub claim_id: Option<String>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub company_id: Option<String>,
     /// Person the job was about.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub user_id: Option<String>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub correlation_id: Option<String>,
     /// Person who acted.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub actor: Option<String>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::AuditKind>, inline))]
+    #[param(value_type = Option<components::AuditKind>, inline)]
     pub kind: Option<AuditKind>,
     /// Happened at or after this.
     pub since: Option<Timestamp>,
     /// Happened before this.
     pub until: Option<Timestamp>,
     /// `newest` first when absent.
-    #[cfg_attr(feature = "openapi", param(inline))]
+    #[param(inline)]
     pub order: Option<AuditOrder>,
     /// Items on a page at most, up to 1000; 100 when absent. The steps of one record, up to four, stay together:
     /// a page may have fewer items, and below four a few more.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
+    #[param(value_type = Option<components::PageLimit>, inline)]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub cursor: Option<String>,
 }
 
 impl Query for AuditQuery {}
 
 /// One person, by one of the numbers that callers know them by.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditSubject {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
@@ -224,17 +219,16 @@ impl Body for AuditSubject {
 }
 
 /// Body of `POST /v1/audit/erasures`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErasureRequest {
     pub subject: AuditSubject,
     /// Reason. It stays on record for good: give a reference, such as a request's number, and no name.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Reason, example = "LGPD request 17"))]
+    #[schema(value_type = components::Reason, example = "LGPD request 17")]
     pub reason: String,
     /// Cancel the person's jobs that still wait, too. Without it they keep an erasure from being done.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>))]
+    #[schema(value_type = Option<bool>)]
     pub with_jobs: bool,
 }
 
@@ -254,9 +248,8 @@ impl Body for ErasureRequest {
 }
 
 /// Answer to `POST /v1/audit/erasures`: what was there of the person, and is gone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErasureDone {
     /// Records of the trail whose personal part is gone.
     pub records: u64,

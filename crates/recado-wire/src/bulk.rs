@@ -2,8 +2,10 @@
 
 use recado_core::{CompanyId, JobId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::dlq::DeadLetterFilter;
+use crate::format::components;
 use crate::format::read::{Body, Faults};
 
 /// Entries a second at most, and by default.
@@ -16,15 +18,14 @@ pub const CANARY_MAX: u32 = 100;
 pub const JOB_IDS_MAX: usize = 1_000;
 
 /// Selects dead letters; every given condition must hold, and `{}` selects all of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", from = "FlatFilter")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkFilter {
     #[serde(flatten)]
     pub entries: DeadLetterFilter,
     /// Only these, up to 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::format::components::Name>>, min_items = 1, max_items = 1000))]
+    #[schema(value_type = Option<Vec<components::Name>>, min_items = 1, max_items = 1000)]
     pub job_ids: Option<Vec<JobId>>,
 }
 
@@ -76,9 +77,8 @@ impl Body for BulkFilter {
 }
 
 /// Body of `POST /v1/dlq/replay` and `POST /v1/dlq/discard`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkRequest {
     pub filter: BulkFilter,
     /// Only count, and show a few.
@@ -86,19 +86,19 @@ pub struct BulkRequest {
     pub dry_run: Option<bool>,
     /// 1 to 1000; 50 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
+    #[schema(minimum = 1, maximum = 1000)]
     pub rate_per_second: Option<u32>,
     /// So many are replayed first, up to 100; the rest follows when they were delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 100))]
+    #[schema(minimum = 1, maximum = 100)]
     pub canary: Option<u32>,
     /// Reason, for the audit trail; a discard needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
+    #[schema(value_type = Option<components::Note>)]
     pub reason: Option<String>,
     /// The same, as a single replay calls it; read where there is no `reason`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
+    #[schema(value_type = Option<components::Note>)]
     pub note: Option<String>,
 }
 
@@ -128,18 +128,16 @@ impl BulkRequest {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum BulkAct {
     Replay,
     Discard,
 }
 
 /// Answer to a dry run: nothing was touched.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkCount {
     pub act: BulkAct,
     pub dry_run: bool,
@@ -148,15 +146,14 @@ pub struct BulkCount {
     pub sample: Vec<BulkSample>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkSample {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub route: RouteName,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure_code: Option<Box<str>>,
@@ -165,9 +162,8 @@ pub struct BulkSample {
     pub moved_to_dlq_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum BulkState {
     Running,
     Done,
@@ -177,9 +173,8 @@ pub enum BulkState {
     Failed,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum CanaryState {
     Starting,
     /// On their way; the rest waits for them.
@@ -188,12 +183,11 @@ pub enum CanaryState {
     Died,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Canary {
     pub wanted: u32,
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    #[schema(value_type = Vec<String>)]
     pub job_ids: Vec<JobId>,
     pub state: CanaryState,
     /// Reason why they wait, if they do.
@@ -201,26 +195,24 @@ pub struct Canary {
     pub waiting_for: Option<Box<str>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkFailure {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
     pub reason: Box<str>,
 }
 
 /// A bulk act and how far it came.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Bulk {
     pub id: Box<str>,
     pub act: BulkAct,
     pub state: BulkState,
     pub filter: BulkFilter,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", schema(inline))]
+    #[schema(inline)]
     pub progress: BulkProgress,
     /// Up to 20 of those that failed.
     pub failures: Vec<BulkFailure>,
@@ -239,9 +231,8 @@ pub struct Bulk {
 }
 
 /// The entries of a bulk act, by what became of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkProgress {
     /// Counted at the start, and always `done`, `skipped`, `failed` and `left` together. What entered the queue after
     /// that is not touched.
@@ -255,9 +246,8 @@ pub struct BulkProgress {
 }
 
 /// Answer to `GET /v1/replays`: all that are remembered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkList {
     /// Newest first.
     pub items: Vec<Bulk>,

@@ -3,37 +3,38 @@
 use recado_core::words::{replay_advice, uncertain_attempts};
 use recado_core::{Cause, Class, CompanyId, DeadLetterState, JobId, Payload, RouteName, Status, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use crate::format::components;
 use crate::format::read::{Body, Faults, Query, names_of};
 use crate::format::value::{Refusal, RequestValue};
 use crate::jobs::Attempt;
 
 /// A job that could not be delivered, with its reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetter {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
     /// The same as `jobId`.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub outbox_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub company_id: CompanyId,
     /// Payload as accepted.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
+    #[schema(schema_with = components::any)]
     pub original_data: Payload,
     /// Payload as last corrected by a person: the one that a replay sends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
+    #[schema(schema_with = components::any)]
     pub corrected_data: Option<Payload>,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", schema(inline))]
+    #[schema(inline)]
     pub last_failure: LastFailure,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", schema(inline))]
+    #[schema(inline)]
     pub times: DeadLetterTimes,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub route: RouteName,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<Box<str>>,
@@ -42,12 +43,12 @@ pub struct DeadLetter {
     pub attempts: Vec<Attempt>,
     /// Failures that a person would call the same have the same one.
     pub fingerprint: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Cause))]
+    #[schema(value_type = components::Cause)]
     pub cause: Cause,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::DeadLetterState))]
+    #[schema(value_type = components::DeadLetterState)]
     pub state: DeadLetterState,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", schema(inline))]
+    #[schema(inline)]
     pub arrival: PossibleArrival,
     /// The part that changed in the store after the job was accepted: `data`, `originalData` or `identity`. Absent of
     /// entries that are whole. Damaged data is shown as it is, as a string if it is no JSON any more.
@@ -56,9 +57,8 @@ pub struct DeadLetter {
 }
 
 /// The failures of a dead letter, and the last one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LastFailure {
     pub failed_attempts: u32,
     /// Never empty.
@@ -66,16 +66,15 @@ pub struct LastFailure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure_code: Option<Box<str>>,
     pub last_failure_timestamp: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::ErrorClassification))]
+    #[schema(value_type = components::ErrorClassification)]
     pub error_classification: Class,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack_trace: Option<Box<str>>,
 }
 
 /// The times of a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterTimes {
     pub enqueued_at: Timestamp,
     #[serde(rename = "movedToDLQAt")]
@@ -85,9 +84,8 @@ pub struct DeadLetterTimes {
 }
 
 /// Attempts that the provider may have taken all the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PossibleArrival {
     /// Attempts that handed it over and got no answer, so that it may have arrived; absent when there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,9 +138,8 @@ impl From<recado_core::DeadLetter> for DeadLetter {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterList {
     /// Newest first.
     pub items: Vec<DeadLetter>,
@@ -152,49 +149,52 @@ pub struct DeadLetterList {
 }
 
 /// Selects dead letters; every given condition must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct DeadLetterFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Name>), param(value_type = Option<crate::format::components::Name>, inline))]
+    #[schema(value_type = Option<components::Name>)]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Name>), param(value_type = Option<crate::format::components::Name>, inline))]
+    #[schema(value_type = Option<components::Name>)]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::NotEmpty>), param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[schema(value_type = Option<components::NotEmpty>)]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub last_failure_code: Option<String>,
     /// The reason contains this, without regard to case.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::NotEmpty>), param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[schema(value_type = Option<components::NotEmpty>)]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::NotEmpty>), param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[schema(value_type = Option<components::NotEmpty>)]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub fingerprint: Option<String>,
     /// Moved to the queue at or after this.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime), param(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
     /// Moved to the queue before this.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime), param(value_type = Option<String>, format = DateTime))]
     pub until: Option<Timestamp>,
 }
 
 /// Selects the dead letters to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct DeadLetterQuery {
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", param(ignore))]
+    #[param(ignore)]
     pub filter: DeadLetterFilter,
     /// Items on a page at most, up to 1000; 100 when absent. A page ends early once it holds 4 MiB of data.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
+    #[param(value_type = Option<components::PageLimit>, inline)]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub cursor: Option<String>,
 }
 
@@ -218,9 +218,8 @@ struct Paging {
 }
 
 /// Field to count dead letters by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum GroupBy {
     #[default]
     LastFailureCode,
@@ -230,16 +229,16 @@ pub enum GroupBy {
 }
 
 /// Grouping and filter of the statistics.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct DeadLetterStatsQuery {
     /// `lastFailureCode` when absent.
-    #[cfg_attr(feature = "openapi", param(inline))]
+    #[param(inline)]
     pub by: Option<GroupBy>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
@@ -248,9 +247,8 @@ pub struct DeadLetterStatsQuery {
 impl Query for DeadLetterStatsQuery {}
 
 /// Answer to `GET /v1/dlq/stats`, counted over all entries.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterStats {
     pub by: GroupBy,
     pub total: u64,
@@ -261,21 +259,19 @@ pub struct DeadLetterStats {
     pub per_hour: Vec<DeadLettersInHour>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLettersInHour {
     /// Begin of the hour.
     pub hour: Timestamp,
     pub count: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterGroup {
     /// `null` for entries that have no such value.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub key: Option<Box<str>>,
     pub count: u64,
     /// One entry's reason, so that a group can be read.
@@ -286,20 +282,19 @@ pub struct DeadLetterGroup {
 pub const WORDS_LEN_MAX: usize = 1_000;
 
 /// Body of `POST /v1/dlq/{jobId}/replay`; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayRequest {
     /// Corrected data; when absent what it was corrected to last, or else the original.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
+    #[schema(schema_with = components::any)]
     pub data: Option<Payload>,
     /// With the original data, whatever it was corrected to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original: Option<bool>,
     /// Reason, for the audit trail.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
+    #[schema(value_type = Option<components::Note>)]
     pub note: Option<String>,
 }
 
@@ -313,23 +308,21 @@ impl Body for ReplayRequest {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayStarted {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::DeadLetterState))]
+    #[schema(value_type = components::DeadLetterState)]
     pub state: DeadLetterState,
 }
 
 /// Body of `POST /v1/dlq/{jobId}/discard`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DiscardRequest {
     /// Reason for giving it up, for the audit trail.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Reason))]
+    #[schema(value_type = components::Reason)]
     pub reason: String,
 }
 
@@ -340,12 +333,11 @@ impl Body for DiscardRequest {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Discarded {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
+    #[schema(value_type = components::Status)]
     pub status: Status,
 }

@@ -4,7 +4,9 @@
 
 use recado_core::{CompanyId, JobId, RouteName};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::{IntoParams, ToSchema};
 
+use crate::format::components;
 use crate::format::read::{Query, suggest};
 
 pub use recado_core::{Event, EventData, EventKind};
@@ -19,9 +21,8 @@ pub const LAST_EVENT_ID_HEADER: &str = "last-event-id";
 pub const GAP: &str = "gap";
 
 /// Some events are missing here: a listener that needs them all reads the jobs themselves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Gap {
     pub reason: String,
     /// Number of missing events, where it is known.
@@ -30,24 +31,24 @@ pub struct Gap {
 }
 
 /// Selects events; every given condition must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct EventQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
     /// One or more, separated by commas; every event when absent.
     #[serde(rename = "event", default, with = "with_commas", skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, example = "JobSent,JobFailed"))]
+    #[param(value_type = Option<String>, example = "JobSent,JobFailed")]
     pub events: Vec<EventKind>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub job_id: Option<JobId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub correlation_id: Option<String>,
     /// The same as the header `Last-Event-ID`, for those who cannot set it.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub last_event_id: Option<String>,
 }
 
@@ -86,9 +87,9 @@ mod with_commas {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<EventKind>, D::Error> {
-        kinds(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        let names = Option::<String>::deserialize(deserializer)?;
+        names.map_or(Ok(Vec::new()), |names| kinds(&names)).map_err(serde::de::Error::custom)
     }
 }
 
-#[cfg(feature = "openapi")]
 pub use crate::format::components::Event as EventSchema;

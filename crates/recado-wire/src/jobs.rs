@@ -4,7 +4,9 @@ use recado_core::{
     AttemptResult, Blame, Class, CompanyId, JobId, Payload, RouteName, Status, Timestamp, TraceParent,
 };
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use crate::format::components;
 use crate::format::problem::Problem;
 use crate::format::read::{Body, Query};
 
@@ -15,51 +17,50 @@ pub const PERSON_ID_LEN_MAX: usize = 256;
 pub const TTL_MIN_MS: u64 = 1_000;
 
 /// A job to enqueue: the body of `POST /v1/jobs`, or one item of a batch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobRequest {
     /// The caller's outboxId and idempotency key: a UUID, or up to 128 characters of `A–Z a–z 0–9 . _ : -`.
     /// Made by Recado when absent. Not `batch`, `stats`, `export`, `import`, `replay`, `discard` or only dots, and none
     /// that begins with `evt_` or `refresh:`: those have a meaning of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Name>))]
+    #[schema(value_type = Option<components::Name>)]
     pub job_id: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Name, example = "email"))]
+    #[schema(value_type = components::Name, example = "email")]
     pub route: String,
     /// The tenant.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Name, example = "acme"))]
+    #[schema(value_type = components::Name, example = "acme")]
     pub company_id: String,
     /// Payload, as the route's transport wants it.
     #[serde(deserialize_with = "crate::format::read::payload")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
+    #[schema(schema_with = components::any)]
     pub data: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::PersonId>))]
+    #[schema(value_type = Option<components::PersonId>)]
     pub user_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::PersonId>))]
+    #[schema(value_type = Option<components::PersonId>)]
     pub correlation_id: Option<String>,
     /// The caller's span, as W3C Trace Context writes it; the header of this name where it is absent. Every attempt
     /// is a child of it. It is no part of the job's identity.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))]
+    #[schema(value_type = Option<String>, pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
     pub traceparent: Option<TraceParent>,
     /// Not before this, with its offset, and within 366 days. Excludes `delayMs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_at: Option<Timestamp>,
     /// Not before this long from now. Excludes `runAt`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
+    #[schema(value_type = Option<components::DurationMs>)]
     pub delay_ms: Option<u64>,
     /// Time that it is worth delivering, from when it may first run; 24 hours when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::TimeToLiveMs>))]
+    #[schema(value_type = Option<components::TimeToLiveMs>)]
     pub ttl_ms: Option<u64>,
     /// 1 (most urgent) to 9, within the tenant; 5 when absent. Every tenth job of a tenant on a route is the one that has
     /// been due longest, whatever its priority.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 9))]
+    #[schema(minimum = 1, maximum = 9)]
     pub priority: Option<u8>,
 }
 
@@ -95,47 +96,44 @@ impl Body for JobRequest {
 }
 
 /// Answer to `POST /v1/jobs`: the job is durable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobAccepted {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
+    #[schema(value_type = components::Status)]
     pub status: Status,
     /// The same job exists already; this is its state.
     pub duplicate: bool,
     /// Loss that a crash of the store's machine can cause: see `GET /readyz`.
-    #[cfg_attr(feature = "openapi", schema(example = "fsync"))]
+    #[schema(example = "fsync")]
     pub durability: String,
 }
 
 /// Answer to `POST /v1/jobs/batch`, item by item in the order given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchAnswer {
     pub accepted: u64,
     pub duplicates: u64,
     pub refused: u64,
     /// Loss that a crash of the store's machine can cause: see `GET /readyz`.
-    #[cfg_attr(feature = "openapi", schema(example = "fsync"))]
+    #[schema(example = "fsync")]
     pub durability: String,
     pub items: Vec<BatchItem>,
 }
 
 /// Result of one job of a batch: it has either a status or an error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchItem {
     /// Counts from 0; blank lines of NDJSON do not count.
     pub index: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[schema(value_type = Option<String>)]
     pub job_id: Option<JobId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Status>))]
+    #[schema(value_type = Option<components::Status>)]
     pub status: Option<Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<bool>,
@@ -144,17 +142,16 @@ pub struct BatchItem {
 }
 
 /// A job and where it stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobView {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub route: RouteName,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
+    #[schema(value_type = components::Status)]
     pub status: Status,
     pub priority: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,20 +160,20 @@ pub struct JobView {
     pub correlation_id: Option<Box<str>>,
     /// The span that every attempt is a child of.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[schema(value_type = Option<String>)]
     pub traceparent: Option<TraceParent>,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", schema(inline))]
+    #[schema(inline)]
     pub times: JobTimes,
     pub attempts: Vec<Attempt>,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", schema(inline))]
+    #[schema(inline)]
     pub wait: JobWait,
     /// Times a person brought it back from the dead letter queue.
     pub replays: u32,
     /// The provider's answer when it took the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
+    #[schema(schema_with = components::any)]
     pub answer: Option<Payload>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<HeldBy>,
@@ -185,14 +182,13 @@ pub struct JobView {
     pub archived: Option<Archived>,
     /// The payload, while it exists. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
+    #[schema(schema_with = components::any)]
     pub data: Option<Payload>,
 }
 
 /// The times of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobTimes {
     pub enqueued_at: Timestamp,
     /// Not before this: what the caller asked for, and after a failure when the next try was due.
@@ -203,44 +199,42 @@ pub struct JobTimes {
 }
 
 /// The wait of a job for its next try.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobWait {
     /// The time of its next try; while it is `parked`, the end of what holds it back. `null` when that is not known, when
     /// nothing more is going to happen by itself, or while an attempt is on its way.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub next_attempt_at: Option<Timestamp>,
     /// Times it was held back without spending an attempt. While it is `parked`, the wait that it is in counts.
     pub deferrals: u32,
     /// `null` when it does not wait. With status `parked` it is `breaker`, `limit` or `pause`.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub waiting_for: Option<WaitingFor>,
 }
 
 /// One try that reached out to the provider. What is not known is `null`; `provider` and `recipients` are absent then.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Attempt {
     pub attempt: u32,
     pub started_at: Timestamp,
     pub ended_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AttemptResult))]
+    #[schema(value_type = components::AttemptResult)]
     pub result: AttemptResult,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub error_code: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub error_reason: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
+    #[schema(required, value_type = Option<components::ErrorClassification>)]
     pub error_classification: Option<Class>,
     /// The rule that classified it.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub rule: Option<Box<str>>,
     /// Party at fault; only the provider's own failures count towards its breaker.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::Blame>))]
+    #[schema(required, value_type = Option<components::Blame>)]
     pub blame: Option<Blame>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub next_retry_delay_ms: Option<u64>,
     /// Provider that served it; absent from attempts that older versions made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -254,20 +248,19 @@ pub struct Attempt {
 }
 
 /// One recipient of a message, in one attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Recipient {
     pub recipient: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AttemptResult))]
+    #[schema(value_type = components::AttemptResult)]
     pub result: AttemptResult,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub error_code: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub error_reason: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
+    #[schema(required, value_type = Option<components::ErrorClassification>)]
     pub error_classification: Option<Class>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub rule: Option<Box<str>>,
 }
 
@@ -309,9 +302,8 @@ impl From<&recado_core::Attempt> for Attempt {
 
 /// Reason why a job, a tenant or a provider's jobs wait. `why` is an English sentence; clients in another
 /// language use `reason`, `code` and `said`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "reason", rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum WaitingFor {
     /// For the time its caller asked for.
     Delay { until: Timestamp },
@@ -357,9 +349,8 @@ pub enum WaitingFor {
 }
 
 /// Bound that is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum LimitCode {
     /// The provider's rate.
     Rate,
@@ -374,9 +365,8 @@ pub enum LimitCode {
 }
 
 /// Subject of a person's pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum PauseCode {
     Company,
     Route,
@@ -384,9 +374,8 @@ pub enum PauseCode {
 }
 
 /// A dead letter that is out of the queue, and how it comes back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Archived {
     pub at: Timestamp,
     /// The file on the server that has its line.
@@ -396,17 +385,15 @@ pub struct Archived {
 }
 
 /// Holder of a job's lease, and the lease's end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeldBy {
     pub worker_id: Box<str>,
     pub until: Timestamp,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobList {
     /// Newest first.
     pub items: Vec<JobView>,
@@ -416,36 +403,35 @@ pub struct JobList {
 }
 
 /// Selects the jobs to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct JobQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Status>, inline))]
+    #[param(value_type = Option<components::Status>, inline)]
     pub status: Option<Status>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub correlation_id: Option<String>,
     /// Items on a page at most, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
+    #[param(value_type = Option<components::PageLimit>, inline)]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub cursor: Option<String>,
 }
 
 impl Query for JobQuery {}
 
 /// Answer to `DELETE /v1/jobs/{jobId}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobCancelled {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
     /// `cancelled`; or `failed` when it was a replay, whose dead letter stays.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
+    #[schema(value_type = components::Status)]
     pub status: Status,
 }

@@ -2,7 +2,9 @@
 
 use recado_core::{RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use crate::format::components;
 use crate::format::read::Query;
 
 /// Window by default: a day.
@@ -15,15 +17,15 @@ pub const WINDOW_MAX_MS: u64 = 7 * WINDOW_DEFAULT_MS;
 pub const WINDOW_MIN_MS: u64 = 60_000;
 
 /// Selects the indicators.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct KpiQuery {
     /// Of this route; of all together when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
     /// Window to look back on, from 60000 (a minute) to 604800000 (a week); a day when absent.
-    #[cfg_attr(feature = "openapi", param(minimum = 60000, maximum = 604800000))]
+    #[param(minimum = 60000, maximum = 604800000)]
     pub window_ms: Option<u64>,
 }
 
@@ -33,9 +35,8 @@ impl Query for KpiQuery {
 }
 
 /// Answer to `GET /v1/kpis`: what the node that answers saw. Shares are from 0 to 1, times in seconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Kpis {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
@@ -70,9 +71,8 @@ pub struct Kpis {
 }
 
 /// Counts of one part of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CoursePart {
     /// Its begin.
     pub at: Timestamp,
@@ -84,9 +84,8 @@ pub struct CoursePart {
     pub dead: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RouteFlow {
     pub route: String,
     pub attempts: u64,
@@ -99,9 +98,8 @@ pub struct RouteFlow {
 }
 
 /// A figure, beside what it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Kpi {
     /// Absent when there was nothing to measure.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,9 +120,8 @@ pub struct Kpi {
     pub min_volume: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum KpiVerdict {
     /// The target is met.
     Met,
@@ -134,9 +131,8 @@ pub enum KpiVerdict {
     TooFew,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptRate {
     /// The last one stands for all later numbers.
     pub attempt: u32,
@@ -144,9 +140,8 @@ pub struct AttemptRate {
     pub sent: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterFlow {
     pub entries: u64,
     /// On average since `since`, or over the first hour while that is not over.
@@ -159,9 +154,8 @@ pub struct DeadLetterFlow {
     pub by_error_code: Vec<NamedCount>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NamedCount {
     pub name: String,
     pub count: u64,

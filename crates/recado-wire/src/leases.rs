@@ -2,7 +2,9 @@
 
 use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp, TraceParent};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use crate::format::components;
 use crate::format::problem::Problem;
 use crate::format::read::{Body, Faults};
 use crate::jobs::Attempt;
@@ -27,27 +29,26 @@ pub const LEASE_DEFAULT_MS: u64 = 60_000;
 pub const WORKER_ID_LEN_MAX: usize = 128;
 
 /// Body of `POST /v1/leases`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseRequest {
     /// Routes of transport `worker`; the first is asked first.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::format::components::Name>, min_items = 1, max_items = 100))]
+    #[schema(value_type = Vec<components::Name>, min_items = 1, max_items = 100)]
     pub routes: Vec<String>,
     /// Leases wanted at most; 1 when absent. Fewer come once they hold 4 MiB of data.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
+    #[schema(minimum = 1, maximum = 1000)]
     pub max: Option<u32>,
     /// Time to wait for the first; 0 when absent, up to a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(maximum = 60000))]
+    #[schema(maximum = 60000)]
     pub wait_ms: Option<u64>,
     /// Length of the leases; a minute when absent, up to 12 hours.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1000, maximum = 43200000))]
+    #[schema(minimum = 1000, maximum = 43200000)]
     pub lease_ms: Option<u64>,
     /// Holder of the leases, for the record.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "\\S"))]
+    #[schema(min_length = 1, max_length = 128, pattern = "\\S")]
     pub worker_id: String,
 }
 
@@ -81,17 +82,15 @@ fn check_lease(lease_ms: Option<u64>, faults: &mut Faults) {
 }
 
 /// Answer to `POST /v1/leases`; empty when nothing came in time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Leases {
     pub leases: Vec<Lease>,
 }
 
 /// The right to deliver one job, for a while.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
     pub lease_token: String,
     pub expires_at: Timestamp,
@@ -101,17 +100,16 @@ pub struct Lease {
 }
 
 /// A worker's view of a job. `jobId` is the idempotency key to hand to the provider.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeasedJob {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub route: RouteName,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
+    #[schema(schema_with = components::any)]
     pub data: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<Box<str>>,
@@ -119,7 +117,7 @@ pub struct LeasedJob {
     pub correlation_id: Option<Box<str>>,
     /// The parent of the spans that the worker makes for this job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[schema(value_type = Option<String>)]
     pub traceparent: Option<TraceParent>,
     pub priority: u8,
     pub enqueued_at: Timestamp,
@@ -153,13 +151,12 @@ impl From<recado_core::Lease> for Lease {
 }
 
 /// Body of `POST /v1/leases/{leaseToken}/succeed`; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SucceedRequest {
     /// The provider's answer; kept with the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::components::any))]
+    #[schema(schema_with = components::any)]
     pub result: Option<Payload>,
 }
 
@@ -179,24 +176,23 @@ impl Body for SucceedRequest {
 }
 
 /// Body of `POST /v1/leases/{leaseToken}/fail`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailRequest {
     /// The other side's name for it: a status, an SMTP code, an error name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "\\S"))]
+    #[schema(min_length = 1, max_length = 128, pattern = "\\S")]
     pub code: Option<String>,
     /// The failure, in words; the route's rules read it.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::NotBlank))]
+    #[schema(value_type = components::NotBlank)]
     pub message: String,
     /// Bytes, not characters, are what is counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(max_length = 65536))]
+    #[schema(max_length = 65536)]
     pub stack_trace: Option<String>,
     /// The wait that the other side asks for, obeyed and never shortened; 0 leaves the policy in charge.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
+    #[schema(value_type = Option<components::DurationMs>)]
     pub retry_after_ms: Option<u64>,
 }
 
@@ -233,12 +229,11 @@ impl Body for FailRequest {
 }
 
 /// Body of `POST /v1/leases/{leaseToken}/extend`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExtendRequest {
     /// Length of the lease from now on.
-    #[cfg_attr(feature = "openapi", schema(minimum = 1000, maximum = 43200000))]
+    #[schema(minimum = 1000, maximum = 43200000)]
     pub lease_ms: u64,
 }
 
@@ -250,18 +245,16 @@ impl Body for ExtendRequest {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseExtended {
     pub lease_token: String,
     pub expires_at: Timestamp,
 }
 
 /// The report is durable, and the lease is over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseSettled {
     pub lease_token: String,
     /// Always true; a lease that is no longer yours is a problem instead.
@@ -269,11 +262,10 @@ pub struct LeaseSettled {
 }
 
 /// One item of `POST /v1/leases/settle`: either `succeed` or `fail`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleRequest {
-    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9A-Fa-f]{32}$"))]
+    #[schema(pattern = "^[0-9A-Fa-f]{32}$")]
     pub lease_token: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub succeed: Option<SucceedRequest>,
@@ -293,18 +285,16 @@ impl Body for SettleRequest {
 }
 
 /// Answer to `POST /v1/leases/settle`, item by item in the order given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleAnswer {
     pub settled: u64,
     pub refused: u64,
     pub items: Vec<SettleItem>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleItem {
     pub index: u64,
     #[serde(skip_serializing_if = "Option::is_none")]

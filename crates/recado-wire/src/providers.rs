@@ -3,18 +3,19 @@
 use recado_core::breaker::BreakerState;
 use recado_core::{RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use crate::format::components;
 use crate::format::read::{Body, Faults};
 use crate::jobs::WaitingFor;
 
 /// A provider: guarded by a circuit breaker and limits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Provider {
-    #[cfg_attr(feature = "openapi", schema(example = "instagram"))]
+    #[schema(example = "instagram")]
     pub name: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::BreakerState))]
+    #[schema(value_type = components::BreakerState)]
     pub state: BreakerState,
     /// That it is to blame for, and that count now.
     pub failures_in_window: u64,
@@ -45,14 +46,13 @@ pub struct Provider {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
     /// Routes that deliver to it.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    #[schema(value_type = Vec<String>)]
     pub routes: Vec<RouteName>,
 }
 
 /// A pause that a person set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Paused {
     pub since: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,9 +62,8 @@ pub struct Paused {
 }
 
 /// Protection of a provider, as configured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProviderLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker: Option<BreakerLimits>,
@@ -84,9 +83,8 @@ pub struct ProviderLimits {
     pub adaptive: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BreakerLimits {
     /// This many failures …
     pub failures: u32,
@@ -96,39 +94,35 @@ pub struct BreakerLimits {
     pub reset_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RateLimit {
     pub max: u32,
     pub per_ms: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProviderList {
     /// By name.
     pub items: Vec<Provider>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum BreakerAction {
     Open,
     Close,
 }
 
 /// Body of `POST /v1/providers/{name}/breaker`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BreakerRequest {
     /// Opened by hand it stays open until it is closed by hand.
     pub action: BreakerAction,
     /// Reason, for the next operator.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Reason))]
+    #[schema(value_type = components::Reason)]
     pub reason: String,
 }
 
@@ -140,13 +134,12 @@ impl Body for BreakerRequest {
 }
 
 /// Body of `pause` and `resume`, for a provider or a route; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PauseRequest {
     /// Reason, for the next operator.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
+    #[schema(value_type = Option<components::Note>)]
     pub reason: Option<String>,
 }
 
@@ -157,12 +150,11 @@ impl Body for PauseRequest {
 }
 
 /// Permit for the caller's own code to ask the provider now. After a yes, the caller reports the result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Permit {
     pub permitted: bool,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::BreakerState))]
+    #[schema(value_type = components::BreakerState)]
     pub state: BreakerState,
     /// Reason for a no.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,13 +165,12 @@ pub struct Permit {
 }
 
 /// Body of `POST /v1/providers/{name}/success`; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SuccessReport {
     /// Time that the provider took: slow successes may count as failures.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
+    #[schema(value_type = Option<components::DurationMs>)]
     pub took_ms: Option<u64>,
 }
 
@@ -190,16 +181,15 @@ impl Body for SuccessReport {
 }
 
 /// Body of `POST /v1/providers/{name}/failure`; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailureReport {
     /// The failure. Report only failures that are the provider's fault.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
+    #[schema(value_type = Option<components::Note>)]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
+    #[schema(value_type = Option<components::DurationMs>)]
     pub took_ms: Option<u64>,
 }
 

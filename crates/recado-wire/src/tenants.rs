@@ -2,8 +2,10 @@
 
 use recado_core::{CompanyId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::INT32_MAX;
+use crate::format::components;
 use crate::format::read::{Body, Faults, Query};
 use crate::jobs::WaitingFor;
 
@@ -11,11 +13,10 @@ pub const WEIGHT_MAX: u32 = 100;
 
 /// One company over all of its routes. What is kept for turns (rounds, priority, jobs in a row) is that of the
 /// route where it waits longest, and begins when the store was opened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Tenant {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "acme"))]
+    #[schema(value_type = String, example = "acme")]
     pub company_id: CompanyId,
     /// Its turn is this many times as long.
     pub weight: u32,
@@ -39,20 +40,18 @@ pub struct Tenant {
 }
 
 /// The same on one route.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantRoute {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub route: RouteName,
     #[serde(flatten)]
     pub stats: TenantStats,
 }
 
 /// Queue statistics of a company. The last five numbers are its `TenantFairnessMetrics`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantStats {
     /// Due, waiting.
     pub queued: u64,
@@ -65,7 +64,7 @@ pub struct TenantStats {
     /// Turns that others got while it had a job that was due.
     pub rounds_without_processing: u64,
     /// 5 for the company just served, 1 for the one that waits longest.
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 5))]
+    #[schema(minimum = 1, maximum = 5)]
     pub current_priority: u32,
     pub total_processed: u64,
     /// Jobs it has had of its turn, while no other tenant has been served since.
@@ -75,9 +74,8 @@ pub struct TenantStats {
     pub waiting_for: Option<WaitingFor>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantList {
     /// By company.
     pub items: Vec<Tenant>,
@@ -87,33 +85,32 @@ pub struct TenantList {
 }
 
 /// Selects tenants; all that have jobs, dead letters or terms of their own when absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct TenantQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
     /// Only what concerns this route.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
     /// Items on a page, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
+    #[param(value_type = Option<components::PageLimit>, inline)]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub cursor: Option<String>,
 }
 
 impl Query for TenantQuery {}
 
 /// Body of `PUT /v1/tenants/{companyId}`; what is absent stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantChange {
     /// Its turn is this many times as long; 1 is the usual.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 100))]
+    #[schema(minimum = 1, maximum = 100)]
     pub weight: Option<u32>,
     /// Deliveries at most that start in a minute, over all routes; `null` for no bound.
     #[serde(
@@ -121,14 +118,14 @@ pub struct TenantChange {
         deserialize_with = "crate::format::read::or_null",
         skip_serializing_if = "Option::is_none"
     )]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1, maximum = 2147483647))]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 2147483647)]
     pub max_per_minute: Option<Option<u32>>,
     /// While it is paused its jobs wait and spend no attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// Reason, for the next operator.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
+    #[schema(value_type = Option<components::Note>)]
     pub reason: Option<String>,
 }
 

@@ -6,6 +6,7 @@ use recado_terminal::{Field, Paint, Screen};
 use recado_wire::PAGE_ITEMS_MAX;
 use recado_wire::holds::{Hold, HoldList, HoldQuery};
 use recado_wire::providers::PauseRequest;
+use recado_wire::word_of;
 
 use crate::{Done, ServerArgs};
 
@@ -83,7 +84,7 @@ fn show(screen: &mut Screen, whole: &impl serde::Serialize, holds: &[Hold], json
 fn row(hold: &Hold) -> Vec<Field> {
     vec![
         Field::from(&hold.id),
-        Field::painted(hold.scope.as_str(), Paint::Warn),
+        Field::painted(word_of(hold.scope), Paint::Warn),
         Field::from(&hold.provider),
         Field::or_dash(hold.company_id.as_ref().map(|company| company.as_str())),
         Field::or_dash(hold.endpoint_id.as_ref().or(hold.host.as_ref())),

@@ -5,6 +5,7 @@ use recado_core::{CompanyId, RouteName, Status};
 use recado_terminal::{Field, Screen};
 use recado_wire::audit::AuditItem;
 use recado_wire::jobs::{JobQuery, JobView};
+use recado_wire::word_of;
 
 use crate::delivery::timeline;
 use crate::{Done, ServerArgs};
@@ -143,10 +144,9 @@ fn row(job: &JobView) -> Vec<Field> {
 }
 
 fn audit_row(item: &AuditItem) -> Vec<Field> {
-    let event = serde_json::to_value(item.event).ok().and_then(|event| event.as_str().map(str::to_lowercase));
     vec![
         Field::time(item.timestamp),
-        Field::or_dash(event),
+        Field::from(word_of(item.event).to_lowercase()),
         Field::or_dash(item.attempt),
         Field::or_dash(item.retry.error_classification.map(|class| class.as_str())),
         Field::or_dash(item.retry.should_retry.map(|retry| if retry { "yes" } else { "no" })),

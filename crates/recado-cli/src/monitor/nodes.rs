@@ -3,6 +3,7 @@
 use clap::Args;
 use recado_terminal::{Field, Paint, Screen};
 use recado_wire::nodes::{Node, NodeHealth};
+use recado_wire::word_of;
 
 use crate::{Done, ServerArgs};
 
@@ -36,7 +37,7 @@ fn row(node: &Node) -> Vec<Field> {
     };
     vec![
         Field::from(&node.node_id),
-        Field::painted(node.health.as_str(), paint),
+        Field::painted(word_of(node.health), paint),
         Field::from(&node.version),
         Field::or_dash(node.listen.as_ref()),
         Field::from(node.started_at),

@@ -45,6 +45,7 @@ components! {
     AuditStep = choices::<recado_core::audit::AuditStep>();
     AuditKind = choices::<recado_core::AuditKind>();
     EventKind = choices::<recado_core::EventKind>();
+    DecisionErrorCode = choices::<recado_core::tiss_decision::TissErrorCode>();
     /// An event as the core writes it: a test holds the two together.
     Event = event();
     /// The id of a job, a company or a route, as `recado_core::name` checks it.
