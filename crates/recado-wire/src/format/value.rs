@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::{fmt, vec};
+use std::fmt;
 
 use recado_core::json::{JsonKind, Members};
 use recado_core::reason::clip;
@@ -22,27 +22,18 @@ use crate::format::read::{Faults, NAME_SHOWN_MAX_BYTES, Read, escaped, suggest};
 const MILLISECONDS: &str = "whole milliseconds from 0 on";
 
 /// A value that cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The reason, in words that follow the value's name.
+    #[error("{0}")]
     Fault(String),
     /// The struct lacks this field, and its type has no default.
+    #[error("{0} is missing")]
     NoField(&'static str),
     /// The same, with the pointer to the field.
+    #[error("{0} is missing")]
     NoFieldAt(String),
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Fault(reason) => f.write_str(reason),
-            Refusal::NoField(name) => write!(f, "{name} is missing"),
-            Refusal::NoFieldAt(pointer) => write!(f, "{pointer} is missing"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 impl serde::de::Error for Refusal {
     fn custom<T: fmt::Display>(reason: T) -> Self {
@@ -286,8 +277,8 @@ impl<'de> Deserializer<'de> for RequestValue<'de, '_> {
             }
             _ => return Err(self.refuse("a list of strings")),
         };
-        let items = items.iter().enumerate().map(|(at, item)| ("", self.part(at, Written::Json(item.get()))));
-        visitor.visit_seq(RequestParts { rest: items.collect::<Vec<_>>().into_iter(), value: None })
+        let item = |(at, item): (usize, &'de RawValue)| ("", self.part(at, Written::Json(item.get())));
+        visitor.visit_seq(RequestParts { rest: items.into_iter().enumerate().map(item), value: None })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -297,16 +288,14 @@ impl<'de> Deserializer<'de> for RequestValue<'de, '_> {
         visitor: V,
     ) -> Result<V::Value, Refusal> {
         let members = self.members(fields)?;
-        let mut parts = Vec::with_capacity(fields.len());
-        for name in fields {
+        let part = |name: &&'static str| {
             let field = self.part(name, Written::Missing);
             match members.iter().find(|(member, _)| member == name) {
-                Some((_, written)) => parts.push((*name, RequestValue { written: *written, ..field })),
-                None if self.reading.missing.contains(&field.pointer) => parts.push((*name, field)),
-                None => {}
+                Some((_, written)) => Some((*name, RequestValue { written: *written, ..field })),
+                None => self.reading.missing.contains(&field.pointer).then_some((*name, field)),
             }
-        }
-        let parts = RequestParts { rest: parts.into_iter(), value: None };
+        };
+        let parts = RequestParts { rest: fields.iter().filter_map(part), value: None };
         visitor.visit_map(parts).map_err(|refusal| match refusal {
             Refusal::NoField(name) => Refusal::NoFieldAt(format!("{}/{name}", self.pointer)),
             refusal => refusal,
@@ -336,12 +325,14 @@ impl<'de> Deserializer<'de> for RequestValue<'de, '_> {
 }
 
 /// The fields of an object or the items of a list, one after the other.
-struct RequestParts<'de, 'r> {
-    rest: vec::IntoIter<(&'static str, RequestValue<'de, 'r>)>,
+struct RequestParts<'de, 'r, I> {
+    rest: I,
     value: Option<RequestValue<'de, 'r>>,
 }
 
-impl<'de> MapAccess<'de> for RequestParts<'de, '_> {
+impl<'de, 'r, I: Iterator<Item = (&'static str, RequestValue<'de, 'r>)>> MapAccess<'de>
+    for RequestParts<'de, 'r, I>
+{
     type Error = Refusal;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Refusal> {
@@ -359,7 +350,9 @@ impl<'de> MapAccess<'de> for RequestParts<'de, '_> {
     }
 }
 
-impl<'de> SeqAccess<'de> for RequestParts<'de, '_> {
+impl<'de, 'r, I: Iterator<Item = (&'static str, RequestValue<'de, 'r>)>> SeqAccess<'de>
+    for RequestParts<'de, 'r, I>
+{
     type Error = Refusal;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Refusal> {
