@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::format::components;
 use crate::format::problem::Problem;
-use crate::format::read::{Body, Faults};
+use crate::format::read::{Body, Faults, object};
 use crate::jobs::Attempt;
 
 /// Leases at most for one request.
@@ -267,9 +267,9 @@ pub struct LeaseSettled {
 pub struct SettleRequest {
     #[schema(pattern = "^[0-9A-Fa-f]{32}$")]
     pub lease_token: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     pub succeed: Option<SucceedRequest>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     pub fail: Option<FailRequest>,
 }
 

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
 use recado_core::json::{JsonKind, Members};
@@ -14,7 +15,8 @@ use recado_core::payload::{DEPTH_MAX, deeper_than};
 use recado_core::reason::clip;
 use recado_core::{Payload, Timestamp};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::DURATION_MAX_MS;
@@ -272,6 +274,35 @@ pub(crate) fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
+}
+
+/// For an object that is not taken as a list, which a derived reader would do.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.map(|OnlyObject(value)| value))
+}
+
+struct OnlyObject<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OnlyObject<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_struct("object", names_of::<T>(), OnlyObjectVisitor(PhantomData))
+    }
+}
+
+struct OnlyObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OnlyObjectVisitor<T> {
+    type Value = OnlyObject<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<OnlyObject<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(members)).map(OnlyObject)
+    }
 }
 
 /// For a field that holds any JSON: one copy, and no second look at text that the parser has just passed.
