@@ -33,19 +33,20 @@ pub fn head() -> String {
 }
 
 pub fn row(entry: &DeadLetter, to: &mut String) {
+    let DeadLetter { last_failure: failure, times, .. } = entry;
     let cause = entry.cause.as_str();
-    let class = entry.error_classification.as_str();
-    let times = [entry.last_failure_timestamp, entry.enqueued_at, entry.moved_to_dlq_at];
-    let [failed_at, enqueued_at, moved_at] = times.map(|time| time.to_string());
-    let (attempts, ttl) = (entry.failed_attempts.to_string(), entry.ttl.to_string());
+    let class = failure.error_classification.as_str();
+    let written = [failure.last_failure_timestamp, times.enqueued_at, times.moved_to_dlq_at];
+    let [failed_at, enqueued_at, moved_at] = written.map(|time| time.to_string());
+    let (attempts, ttl) = (failure.failed_attempts.to_string(), times.ttl.to_string());
     let cells: [&str; COLUMNS.len()] = [
         entry.job_id.as_str(),
         entry.outbox_id.as_str(),
         entry.company_id.as_str(),
         entry.original_data.as_str(),
         &attempts,
-        &entry.last_failure_reason,
-        entry.last_failure_code.as_deref().unwrap_or_default(),
+        &failure.last_failure_reason,
+        failure.last_failure_code.as_deref().unwrap_or_default(),
         &failed_at,
         &enqueued_at,
         &moved_at,

@@ -34,14 +34,23 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub fn json<T: Serialize>(mut self, value: &T) -> Result<Self, ClientError> {
+    /// Sends a value along: as the query with `GET`, as the body with any other method.
+    pub fn with<T: Serialize + ?Sized>(self, http: &reqwest::Client, value: &T) -> Result<Self, ClientError> {
+        if self.method == Method::GET { self.query(http, value) } else { self.json(value) }
+    }
+
+    pub fn json<T: Serialize + ?Sized>(mut self, value: &T) -> Result<Self, ClientError> {
         let json = serde_json::to_vec(value)
             .map_err(|error| ClientError::Setup(format!("cannot write the request: {error}")))?;
         self.body = Some(("application/json", json.into()));
         Ok(self)
     }
 
-    pub fn query<T: Serialize>(mut self, http: &reqwest::Client, query: &T) -> Result<Self, ClientError> {
+    pub fn query<T: Serialize + ?Sized>(
+        mut self,
+        http: &reqwest::Client,
+        query: &T,
+    ) -> Result<Self, ClientError> {
         let written = http.get(self.url).query(query).build();
         self.url = written
             .map_err(|error| ClientError::Setup(format!("cannot write the query: {error}")))?

@@ -1,35 +1,13 @@
-//! One method per call.
+//! The client: its settings, the calls that need more than a row, and the way every call takes.
 
 use std::time::Duration;
 
-use recado_core::Payload;
-use recado_wire::accounts::{AccountList, AccountQuery};
-use recado_wire::alerts::AlertList;
-use recado_wire::audit::{AuditList, AuditQuery, AuditTrail, ErasureDone, ErasureRequest};
+use recado_wire::audit::{ErasureDone, ErasureRequest};
 use recado_wire::calls::{self, CallAnswer, CallRequest};
-use recado_wire::decisions::{Decision, DecisionRequest};
-use recado_wire::dlq::{
-    DeadLetter, DeadLetterList, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery, DiscardRequest,
-    Discarded, ReplayRequest, ReplayStarted,
-};
-use recado_wire::endpoints::{
-    Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested,
-};
 use recado_wire::events::{EVENT_STREAM, EventQuery, LAST_EVENT_ID_HEADER};
-use recado_wire::health::{Health, Readiness};
-use recado_wire::holds::{Hold, HoldList, HoldQuery};
-use recado_wire::jobs::{BatchAnswer, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView};
-use recado_wire::kpis::{KpiQuery, Kpis};
-use recado_wire::leases::{
-    ExtendRequest, FailRequest, LeaseExtended, LeaseRequest, LeaseSettled, Leases, SettleAnswer,
-    SettleRequest, SucceedRequest,
-};
-use recado_wire::nodes::NodeList;
-use recado_wire::providers::{
-    BreakerRequest, FailureReport, PauseRequest, Permit, Provider, ProviderList, SuccessReport,
-};
-use recado_wire::routes::{Route, RouteList};
-use recado_wire::tenants::{Tenant, TenantChange, TenantList, TenantQuery};
+use recado_wire::health::Readiness;
+use recado_wire::jobs::{BatchAnswer, JobAccepted, JobRequest};
+use recado_wire::leases::{LeaseRequest, Leases};
 use recado_wire::{ACTOR_HEADER, NDJSON};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
@@ -123,28 +101,6 @@ impl Client {
         self.answer(call).await
     }
 
-    pub async fn job(&self, job_id: &str) -> Result<JobView, ClientError> {
-        self.answer(self.get(&["v1", "jobs", job_id])).await
-    }
-
-    pub async fn jobs(&self, query: &JobQuery) -> Result<JobList, ClientError> {
-        self.answer(self.get(&["v1", "jobs"]).query(&self.http, query)?).await
-    }
-
-    /// Cancels a job that has not been sent.
-    pub async fn cancel(&self, job_id: &str) -> Result<JobCancelled, ClientError> {
-        self.answer(self.call(Method::DELETE, &["v1", "jobs", job_id], RetrySafety::Safe)).await
-    }
-
-    pub async fn audit(&self, job_id: &str) -> Result<AuditTrail, ClientError> {
-        self.answer(self.get(&["v1", "jobs", job_id, "audit"])).await
-    }
-
-    /// Reads the audit trail, archived or not yet.
-    pub async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditList, ClientError> {
-        self.answer(self.get(&["v1", "audit"]).query(&self.http, query)?).await
-    }
-
     /// Removes one person's data from the trail, dead letters and jobs.
     pub async fn erase(&self, request: &ErasureRequest) -> Result<ErasureDone, ClientError> {
         let mut call = self.post(&["v1", "audit", "erasures"], RetrySafety::Safe).json(request)?;
@@ -159,94 +115,6 @@ impl Client {
         self.answer(call).await
     }
 
-    pub async fn succeed(
-        &self,
-        lease_token: &str,
-        result: Option<Payload>,
-    ) -> Result<LeaseSettled, ClientError> {
-        let call = self.post(&["v1", "leases", lease_token, "succeed"], RetrySafety::IfUnsent);
-        self.answer(call.json(&SucceedRequest { result })?).await
-    }
-
-    pub async fn fail(&self, lease_token: &str, failure: &FailRequest) -> Result<LeaseSettled, ClientError> {
-        self.answer(self.post(&["v1", "leases", lease_token, "fail"], RetrySafety::IfUnsent).json(failure)?)
-            .await
-    }
-
-    pub async fn extend(&self, lease_token: &str, lease_ms: u64) -> Result<LeaseExtended, ClientError> {
-        let call = self.post(&["v1", "leases", lease_token, "extend"], RetrySafety::Safe);
-        self.answer(call.json(&ExtendRequest { lease_ms })?).await
-    }
-
-    /// Reports on many leases, each on its own; answers in order.
-    pub async fn settle(&self, reports: &[SettleRequest]) -> Result<SettleAnswer, ClientError> {
-        self.answer(self.post(&["v1", "leases", "settle"], RetrySafety::IfUnsent).json(&reports)?).await
-    }
-
-    /// Asks whether to retry a failed submission, and when.
-    pub async fn decide(&self, request: &DecisionRequest) -> Result<Decision, ClientError> {
-        self.answer(self.post(&["v1", "decisions"], RetrySafety::IfUnsent).json(request)?).await
-    }
-
-    pub async fn dead_letters(&self, query: &DeadLetterQuery) -> Result<DeadLetterList, ClientError> {
-        self.answer(self.get(&["v1", "dlq"]).query(&self.http, query)?).await
-    }
-
-    pub async fn dead_letter(&self, job_id: &str) -> Result<DeadLetter, ClientError> {
-        self.answer(self.get(&["v1", "dlq", job_id])).await
-    }
-
-    pub async fn dead_letter_stats(
-        &self,
-        query: &DeadLetterStatsQuery,
-    ) -> Result<DeadLetterStats, ClientError> {
-        self.answer(self.get(&["v1", "dlq", "stats"]).query(&self.http, query)?).await
-    }
-
-    /// Puts a dead letter back in line; the same again while it is on its way changes nothing.
-    pub async fn replay(&self, job_id: &str, request: &ReplayRequest) -> Result<ReplayStarted, ClientError> {
-        self.answer(self.post(&["v1", "dlq", job_id, "replay"], RetrySafety::IfUnsent).json(request)?).await
-    }
-
-    /// Gives a dead letter up for good.
-    pub async fn discard(&self, job_id: &str, reason: &str) -> Result<Discarded, ClientError> {
-        let call = self.post(&["v1", "dlq", job_id, "discard"], RetrySafety::IfUnsent);
-        self.answer(call.json(&DiscardRequest { reason: reason.to_owned() })?).await
-    }
-
-    /// Adds an endpoint; its secret is in the answer, and is never shown again.
-    pub async fn add_endpoint(&self, request: &EndpointRequest) -> Result<Endpoint, ClientError> {
-        self.answer(self.post(&["v1", "endpoints"], RetrySafety::IfUnsent).json(request)?).await
-    }
-
-    pub async fn endpoints(&self, query: &EndpointQuery) -> Result<EndpointList, ClientError> {
-        self.answer(self.get(&["v1", "endpoints"]).query(&self.http, query)?).await
-    }
-
-    pub async fn endpoint(&self, id: &str) -> Result<Endpoint, ClientError> {
-        self.answer(self.get(&["v1", "endpoints", id])).await
-    }
-
-    /// Changes what is given. A new secret is in the answer, and is never shown again.
-    pub async fn change_endpoint(&self, id: &str, change: &EndpointChange) -> Result<Endpoint, ClientError> {
-        let call = self.call(Method::PATCH, &["v1", "endpoints", id], RetrySafety::IfUnsent);
-        self.answer(call.json(change)?).await
-    }
-
-    pub async fn remove_endpoint(&self, id: &str) -> Result<(), ClientError> {
-        self.done(self.call(Method::DELETE, &["v1", "endpoints", id], RetrySafety::IfUnsent)).await
-    }
-
-    /// Switches an endpoint on again, with no failures to its name.
-    pub async fn enable_endpoint(&self, id: &str) -> Result<Endpoint, ClientError> {
-        self.answer(self.post(&["v1", "endpoints", id, "enable"], RetrySafety::Safe)).await
-    }
-
-    /// Posts a signed test to an endpoint. A refusal by the receiver is a result, not an error.
-    pub async fn test_endpoint(&self, id: &str) -> Result<EndpointTested, ClientError> {
-        self.answer(self.post(&["v1", "endpoints", id, "test"], RetrySafety::IfUnsent)).await
-    }
-
     /// Asks a provider and waits, as long as the request or else its route says.
     pub async fn call_provider(&self, request: &CallRequest) -> Result<CallAnswer, ClientError> {
         let mut call = self.post(&["v1", "calls"], RetrySafety::IfUnsent).json(request)?;
@@ -254,119 +122,18 @@ impl Client {
         self.answer(call).await
     }
 
-    /// Accounts whose credential a provider no longer takes.
-    pub async fn accounts(&self, query: &AccountQuery) -> Result<AccountList, ClientError> {
-        self.answer(self.get(&["v1", "accounts"]).query(&self.http, query)?).await
+    pub async fn remove_endpoint(&self, id: &str) -> Result<(), ClientError> {
+        self.delete(&["v1", "endpoints", id]).await
     }
 
     /// Takes the mark off an account.
     pub async fn clear_account(&self, provider: &str, company_id: &str) -> Result<(), ClientError> {
-        self.done(self.call(Method::DELETE, &["v1", "accounts", provider, company_id], RetrySafety::IfUnsent))
-            .await
-    }
-
-    /// Every provider: its breaker, its limits, what waits for it.
-    pub async fn providers(&self) -> Result<ProviderList, ClientError> {
-        self.answer(self.get(&["v1", "providers"])).await
-    }
-
-    pub async fn provider(&self, name: &str) -> Result<Provider, ClientError> {
-        self.answer(self.get(&["v1", "providers", name])).await
-    }
-
-    /// Opens or closes a provider's breaker by hand.
-    pub async fn turn_breaker(&self, name: &str, request: &BreakerRequest) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "breaker"], RetrySafety::IfUnsent).json(request)?)
-            .await
-    }
-
-    pub async fn pause_provider(&self, name: &str, request: &PauseRequest) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "pause"], RetrySafety::IfUnsent).json(request)?)
-            .await
-    }
-
-    pub async fn resume_provider(&self, name: &str) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "resume"], RetrySafety::IfUnsent)).await
-    }
-
-    /// Lists the holds that answers from outside imposed.
-    pub async fn holds(&self, query: &HoldQuery) -> Result<HoldList, ClientError> {
-        self.answer(self.get(&["v1", "holds"]).query(&self.http, query)?).await
-    }
-
-    /// Lifts a hold on every node.
-    pub async fn lift_hold(&self, id: &str, request: &PauseRequest) -> Result<Hold, ClientError> {
-        self.answer(self.call(Method::DELETE, &["v1", "holds", id], RetrySafety::IfUnsent).json(request)?)
-            .await
-    }
-
-    /// Asks whether the caller's own code may call a provider now; a no is an answer, too. After a yes,
-    /// report the result by [`Client::report_success`] or [`Client::report_failure`].
-    pub async fn permit(&self, name: &str) -> Result<Permit, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "permit"], RetrySafety::IfUnsent)).await
-    }
-
-    pub async fn report_success(&self, name: &str, report: &SuccessReport) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "success"], RetrySafety::IfUnsent).json(report)?)
-            .await
-    }
-
-    /// Only what the provider is to blame for is worth reporting.
-    pub async fn report_failure(&self, name: &str, report: &FailureReport) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "failure"], RetrySafety::IfUnsent).json(report)?)
-            .await
-    }
-
-    /// Every route: who carries it, what waits on it, what holds it back.
-    pub async fn routes(&self) -> Result<RouteList, ClientError> {
-        self.answer(self.get(&["v1", "routes"])).await
-    }
-
-    pub async fn pause_route(&self, name: &str, request: &PauseRequest) -> Result<Route, ClientError> {
-        self.answer(self.post(&["v1", "routes", name, "pause"], RetrySafety::IfUnsent).json(request)?).await
-    }
-
-    pub async fn resume_route(&self, name: &str, request: &PauseRequest) -> Result<Route, ClientError> {
-        self.answer(self.post(&["v1", "routes", name, "resume"], RetrySafety::IfUnsent).json(request)?).await
-    }
-
-    /// The nodes that share the store: their health, their share of the work.
-    pub async fn nodes(&self) -> Result<NodeList, ClientError> {
-        self.answer(self.get(&["v1", "nodes"])).await
-    }
-
-    /// Reads the firing alerts, and every rule.
-    pub async fn alerts(&self) -> Result<AlertList, ClientError> {
-        self.answer(self.get(&["v1", "alerts"])).await
-    }
-
-    /// Reads the retry KPIs of the node that answers.
-    pub async fn kpis(&self, query: &KpiQuery) -> Result<Kpis, ClientError> {
-        self.answer(self.get(&["v1", "kpis"]).query(&self.http, query)?).await
-    }
-
-    /// Lists tenants by company: counts, terms, and why each waits.
-    pub async fn tenants(&self, query: &TenantQuery) -> Result<TenantList, ClientError> {
-        self.answer(self.get(&["v1", "tenants"]).query(&self.http, query)?).await
-    }
-
-    pub async fn tenant(&self, company_id: &str) -> Result<Tenant, ClientError> {
-        self.answer(self.get(&["v1", "tenants", company_id])).await
-    }
-
-    /// Changes a tenant's terms; absent ones stay.
-    pub async fn set_tenant(&self, company_id: &str, change: &TenantChange) -> Result<Tenant, ClientError> {
-        let call = self.call(Method::PUT, &["v1", "tenants", company_id], RetrySafety::IfUnsent);
-        self.answer(call.json(change)?).await
+        self.delete(&["v1", "accounts", provider, company_id]).await
     }
 
     /// Streams events from now on, or after the query's last one.
     pub async fn events(&self, query: EventQuery) -> Result<EventStream, ClientError> {
         EventStream::open(self.clone(), query).await
-    }
-
-    pub async fn health(&self) -> Result<Health, ClientError> {
-        self.answer(self.get(&["healthz"])).await
     }
 
     /// Asks whether the server is ready; a no is an answer, too.
@@ -377,11 +144,6 @@ impl Client {
         } else {
             answer.read()
         }
-    }
-
-    /// The server's description of itself.
-    pub async fn openapi(&self) -> Result<serde_json::Value, ClientError> {
-        self.answer(self.get(&["openapi.json"])).await
     }
 
     pub(crate) fn http(&self) -> &reqwest::Client {
@@ -419,8 +181,7 @@ impl Client {
         last_heard: Option<&str>,
     ) -> Result<reqwest::Response, ClientError> {
         let call = self.get(&["v1", "events"]).query(&self.http, query)?;
-        let mut request = self.http.get(call.url.clone()).headers(self.headers.clone());
-        request = request.header(ACCEPT, EVENT_STREAM);
+        let mut request = self.request(Method::GET, call.url.clone()).header(ACCEPT, EVENT_STREAM);
         if let Some(id) = last_heard {
             request = request.header(LAST_EVENT_ID_HEADER, id);
         }
@@ -432,8 +193,9 @@ impl Client {
         origin(&self.base)
     }
 
-    async fn done(&self, call: Call) -> Result<(), ClientError> {
-        self.send(&call).await?.succeeded()
+    /// Deletes a thing; nothing is left to answer with.
+    async fn delete(&self, path: &[&str]) -> Result<(), ClientError> {
+        self.send(&self.call(Method::DELETE, path, RetrySafety::IfUnsent)).await?.succeeded()
     }
 
     pub(crate) async fn answer<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {

@@ -17,15 +17,17 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`client`] | one method per call |
-//! | [`bulk`] | many dead letters at once: replay, discard, export, import |
+//! | [`client`] | the settings, and the way every call takes |
+//! | [`api`] | one row per call |
+//! | [`archive`] | many dead letters at once: export, import |
 //! | [`call`] | sending, retrying, reading the answer |
 //! | [`error`] | what can go wrong, by what to do next |
 //! | [`events`] | the stream of events, which outlives its connections |
 //! | [`sse`] | reading Server-Sent Events |
 //! | [`grouped`] | many callers, few requests |
 
-mod bulk;
+mod api;
+mod archive;
 mod call;
 mod client;
 mod error;
@@ -33,7 +35,7 @@ mod events;
 mod grouped;
 mod sse;
 
-pub use bulk::Export;
+pub use archive::Export;
 pub use client::Client;
 pub use error::ClientError;
 pub use events::{EventStream, StreamItem};

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::audit::{AuditEvent, AuditKind, whole_minutes};
 use crate::classify::{Class, Classifier};
 use crate::outcome::Fault;
@@ -30,7 +32,8 @@ pub struct TissDecision {
     pub error_code: Option<TissErrorCode>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TissErrorCode {
     MaxRetriesExceeded,
     PermanentError,

@@ -2,11 +2,11 @@
 
 use recado_core::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Answer to `GET /v1/alerts`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AlertList {
     /// Firing alerts, by name and subject.
     pub items: Vec<Alert>,
@@ -15,17 +15,16 @@ pub struct AlertList {
 }
 
 /// A firing alert.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Alert {
-    #[cfg_attr(feature = "openapi", schema(example = "dlq_company"))]
+    #[schema(example = "dlq_company")]
     pub name: String,
     /// Kind of its subject.
     pub about: AlertAbout,
     /// Name of the subject; absent when the alert is about the whole server.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(example = "acme"))]
+    #[schema(example = "acme")]
     pub subject: Option<String>,
     pub severity: AlertSeverity,
     /// As last measured: a share from 0 to 1, a count, seconds or a multiple, by the rule.
@@ -33,12 +32,8 @@ pub struct Alert {
     /// In the same unit.
     pub threshold: f64,
     /// Since when the figure has been above its threshold.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub since: Timestamp,
-    #[cfg_attr(
-        feature = "openapi",
-        schema(example = "Company acme: 63 of its jobs are in the dead letter queue; the limit is 50")
-    )]
+    #[schema(example = "Company acme: 63 of its jobs are in the dead letter queue; the limit is 50")]
     pub message: String,
     /// The same in Portuguese.
     pub message_pt: String,
@@ -46,18 +41,15 @@ pub struct Alert {
     pub runbook: String,
     /// Since when the figure has been well below its threshold (at or below `resolveShare` of it), or there has been
     /// nothing to measure. `value` stays the one that it fired for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub calm_since: Option<Timestamp>,
     /// Time at which it ends if it stays calm; present with `calmSince`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub clears_at: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum AlertAbout {
     All,
     Route,
@@ -66,21 +58,8 @@ pub enum AlertAbout {
     Provider,
 }
 
-impl AlertAbout {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AlertAbout::All => "all",
-            AlertAbout::Route => "route",
-            AlertAbout::Company => "company",
-            AlertAbout::ErrorCode => "errorCode",
-            AlertAbout::Provider => "provider",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum AlertSeverity {
     /// For the next working hour.
     Warning,
@@ -88,19 +67,9 @@ pub enum AlertSeverity {
     Critical,
 }
 
-impl AlertSeverity {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AlertSeverity::Warning => "warning",
-            AlertSeverity::Critical => "critical",
-        }
-    }
-}
-
 /// Unit of a figure, which says how to write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum AlertUnit {
     /// From 0 to 1.
     Share,
@@ -113,9 +82,8 @@ pub enum AlertUnit {
 }
 
 /// A rule by which an alert fires.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AlertRule {
     pub name: String,
     pub enabled: bool,

@@ -2,10 +2,12 @@
 
 use recado_core::JobId;
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::dlq::DeadLetterFilter;
 use crate::format::problem::Problem;
-use crate::format::read::{Params, Query};
+use crate::format::read::{Query, names_of};
+use crate::format::value::{Refusal, RequestValue};
 
 /// Lines at most in one import.
 pub const IMPORT_LINES_MAX: usize = 10_000;
@@ -13,9 +15,8 @@ pub const IMPORT_LINES_MAX: usize = 10_000;
 /// The content type of an export as a table.
 pub const CSV: &str = "text/csv";
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ExportFormat {
     /// An entry a line: what `GET /v1/dlq/{jobId}` shows, and what an import needs to bring it back.
     #[default]
@@ -25,34 +26,38 @@ pub enum ExportFormat {
 }
 
 /// Selects the dead letters to export, and the format.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct ExportQuery {
     /// `ndjson` when absent.
-    #[cfg_attr(feature = "openapi", param(inline))]
+    #[param(inline)]
     pub format: Option<ExportFormat>,
     #[serde(flatten)]
-    #[cfg_attr(feature = "openapi", param(ignore))]
+    #[param(ignore)]
     pub filter: DeadLetterFilter,
 }
 
+/// Read in two parts: a reader that flattens does not know where a fault is.
 impl Query for ExportQuery {
-    const FIELDS: &'static [&'static str] =
-        &["format", "companyId", "route", "lastFailureCode", "reason", "fingerprint", "since", "until"];
+    fn names() -> Vec<&'static str> {
+        [names_of::<ExportChoice>(), names_of::<DeadLetterFilter>()].concat()
+    }
 
-    fn from_params(params: &mut Params<'_>) -> Self {
-        ExportQuery {
-            format: params.choice("format", &[("ndjson", ExportFormat::Ndjson), ("csv", ExportFormat::Csv)]),
-            filter: DeadLetterFilter::from_params(params),
-        }
+    fn from_params(params: RequestValue<'_, '_>) -> Result<Self, Refusal> {
+        let ExportChoice { format } = ExportChoice::deserialize(params.clone())?;
+        Ok(ExportQuery { format, filter: DeadLetterFilter::deserialize(params)? })
     }
 }
 
+#[derive(Deserialize)]
+struct ExportChoice {
+    format: Option<ExportFormat>,
+}
+
 /// Answer to `POST /v1/dlq/import`: what became of each line, in the order given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportAnswer {
     pub imported: u64,
     /// Here already, sent or given up since, or the line came back before; nothing was written.
@@ -62,24 +67,22 @@ pub struct ImportAnswer {
     pub items: Vec<ImportItem>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ImportResult {
     Imported,
     Known,
     Refused,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportItem {
     /// Number of the line, from 0.
     pub index: u64,
     pub result: ImportResult,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[schema(value_type = Option<String>)]
     pub job_id: Option<JobId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,

@@ -3,94 +3,92 @@
 use recado_core::audit::AuditStep;
 use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::dlq::WORDS_LEN_MAX;
-use crate::format::read::{Body, Faults, Fields, Params, Query};
+use crate::format::components;
+use crate::format::read::{Body, Faults, Query};
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditTrail {
     /// Oldest first.
     pub items: Vec<AuditItem>,
 }
 
 /// One step on the trail: the nine required fields, always there, and who, what and where beside them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditItem {
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AuditStep))]
+    #[schema(value_type = components::AuditStep)]
     pub event: AuditStep,
     /// The record that the step is of; its steps share everything else.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AuditKind))]
+    #[schema(value_type = components::AuditKind)]
     pub kind: AuditKind,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub timestamp: Timestamp,
     /// The claim, or the job that stands for it.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub claim_id: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub job_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub company_id: Option<Box<str>>,
     /// Person the job was about, if its caller named one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub route: Box<str>,
     /// The provider that an act concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub provider: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
-    pub error_message: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub retry_count: Option<u32>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
-    pub error_classification: Option<Class>,
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub backoff_minutes: Option<u64>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
-    pub next_retry_time: Option<Timestamp>,
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub should_retry: Option<bool>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
-    pub retry_reason: Option<Box<str>>,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub retry: AuditedRetry,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub rule: Option<Box<str>>,
     /// Person who acted, if a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub actor: Option<Box<str>>,
-    /// Once it is archived: its place in the chain, when it was put there, and its hash.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub recorded_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hash: Option<String>,
-    /// The record that says who erased what was personal in this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub erased_by: Option<u64>,
+    #[serde(flatten)]
+    #[schema(value_type = ArchivedRecord, inline)]
+    pub archived: Option<ArchivedRecord>,
+}
+
+/// A failure and the decision about the next try; `null` where a step has nothing to do with one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditedRetry {
+    #[schema(required)]
+    pub error_message: Option<Box<str>>,
+    #[schema(required)]
+    pub retry_count: Option<u32>,
+    #[schema(required, value_type = Option<components::ErrorClassification>)]
+    pub error_classification: Option<Class>,
+    #[schema(required)]
+    pub backoff_minutes: Option<u64>,
+    #[schema(required)]
+    pub next_retry_time: Option<Timestamp>,
+    #[schema(required)]
+    pub should_retry: Option<bool>,
+    #[schema(required)]
+    pub retry_reason: Option<Box<str>>,
 }
 
 /// Facts about a record once it is archived.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ArchivedRecord {
+    /// Once it is archived: its place in the chain, when it was put there, and its hash.
+    #[schema(required = false)]
     pub sequence: u64,
+    #[schema(required = false)]
     pub recorded_at: Timestamp,
+    #[schema(required = false)]
     pub hash: String,
+    /// The record that says who erased what was personal in this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub erased_by: Option<u64>,
 }
 
@@ -114,32 +112,30 @@ impl AuditItem {
             user_id: record.user_id.clone(),
             correlation_id: record.correlation_id.clone(),
             provider: record.provider.clone(),
-            sequence: archived.map(|archived| archived.sequence),
-            recorded_at: archived.map(|archived| archived.recorded_at),
-            hash: archived.map(|archived| archived.hash.clone()),
-            erased_by: archived.and_then(|archived| archived.erased_by),
+            archived: archived.cloned(),
             timestamp: record.timestamp,
             claim_id: record.claim_id.clone(),
             job_id: record.job_id.clone(),
             company_id: record.company_id.clone(),
             route: record.route.clone(),
             attempt: record.attempt,
-            error_message: record.error_message.clone(),
-            retry_count: record.retry_count,
-            error_classification: record.error_classification,
-            backoff_minutes: record.backoff_minutes,
-            next_retry_time: record.next_retry_time,
-            should_retry: record.should_retry,
-            retry_reason: record.retry_reason.clone(),
+            retry: AuditedRetry {
+                error_message: record.error_message.clone(),
+                retry_count: record.retry_count,
+                error_classification: record.error_classification,
+                backoff_minutes: record.backoff_minutes,
+                next_retry_time: record.next_retry_time,
+                should_retry: record.should_retry,
+                retry_reason: record.retry_reason.clone(),
+            },
             rule: record.rule.clone(),
             actor: record.actor.clone(),
         }
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditList {
     /// In the order asked for. A record's steps come together.
     pub items: Vec<AuditItem>,
@@ -148,9 +144,8 @@ pub struct AuditList {
     pub next_cursor: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum AuditOrder {
     #[default]
     Newest,
@@ -158,83 +153,48 @@ pub enum AuditOrder {
 }
 
 /// Selects records; every given condition must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct AuditQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub job_id: Option<String>,
     /// The claim, or the job that stands for it.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub claim_id: Option<String>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub company_id: Option<String>,
     /// Person the job was about.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub user_id: Option<String>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub correlation_id: Option<String>,
     /// Person who acted.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub actor: Option<String>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::AuditKind>, inline))]
+    #[param(value_type = Option<components::AuditKind>, inline)]
     pub kind: Option<AuditKind>,
     /// Happened at or after this.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
     /// Happened before this.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub until: Option<Timestamp>,
     /// `newest` first when absent.
-    #[cfg_attr(feature = "openapi", param(inline))]
+    #[param(inline)]
     pub order: Option<AuditOrder>,
     /// Items on a page at most, up to 1000; 100 when absent. The steps of one record, up to four, stay together:
     /// a page may have fewer items, and below four a few more.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
+    #[param(value_type = Option<components::PageLimit>, inline)]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub cursor: Option<String>,
 }
 
-impl Query for AuditQuery {
-    const FIELDS: &'static [&'static str] = &[
-        "jobId",
-        "claimId",
-        "companyId",
-        "userId",
-        "correlationId",
-        "actor",
-        "kind",
-        "since",
-        "until",
-        "order",
-        "limit",
-        "cursor",
-    ];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        AuditQuery {
-            job_id: params.text("jobId"),
-            claim_id: params.text("claimId"),
-            company_id: params.text("companyId"),
-            user_id: params.text("userId"),
-            correlation_id: params.text("correlationId"),
-            actor: params.text("actor"),
-            kind: params.choice("kind", &AuditKind::ALL.map(|kind| (kind.as_str(), kind))),
-            since: params.time("since"),
-            until: params.time("until"),
-            order: params.choice("order", &[("newest", AuditOrder::Newest), ("oldest", AuditOrder::Oldest)]),
-            limit: params.limit(),
-            cursor: params.text("cursor"),
-        }
-    }
-}
+impl Query for AuditQuery {}
 
 /// One person, by one of the numbers that callers know them by.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditSubject {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
@@ -250,18 +210,6 @@ pub struct AuditSubject {
 }
 
 impl Body for AuditSubject {
-    const FIELDS: &'static [&'static str] = &["userId", "correlationId", "claimId", "jobId", "companyId"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        AuditSubject {
-            user_id: fields.text("userId"),
-            correlation_id: fields.text("correlationId"),
-            claim_id: fields.text("claimId"),
-            job_id: fields.text("jobId"),
-            company_id: fields.text("companyId"),
-        }
-    }
-
     fn check(&self, faults: &mut Faults) {
         let ids = [&self.user_id, &self.correlation_id, &self.claim_id, &self.job_id];
         if ids.iter().filter(|id| id.as_ref().is_some_and(|id| !id.is_empty())).count() != 1 {
@@ -271,30 +219,22 @@ impl Body for AuditSubject {
 }
 
 /// Body of `POST /v1/audit/erasures`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErasureRequest {
     pub subject: AuditSubject,
     /// Reason. It stays on record for good: give a reference, such as a request's number, and no name.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Reason, example = "LGPD request 17"))]
+    #[schema(value_type = components::Reason, example = "LGPD request 17")]
     pub reason: String,
     /// Cancel the person's jobs that still wait, too. Without it they keep an erasure from being done.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>))]
+    #[schema(value_type = Option<bool>)]
     pub with_jobs: bool,
 }
 
 impl Body for ErasureRequest {
-    const FIELDS: &'static [&'static str] = &["subject", "reason", "withJobs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        ErasureRequest {
-            subject: fields.required_object("subject", "an object, such as {\"userId\": \"u-81\"}"),
-            reason: fields.required_text("reason"),
-            with_jobs: fields.boolean("withJobs").unwrap_or(false),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] =
+        &[("subject", "an object, such as {\"userId\": \"u-81\"}")];
 
     fn check(&self, faults: &mut Faults) {
         faults.within("subject", |faults| self.subject.check(faults));
@@ -308,9 +248,8 @@ impl Body for ErasureRequest {
 }
 
 /// Answer to `POST /v1/audit/erasures`: what was there of the person, and is gone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErasureDone {
     /// Records of the trail whose personal part is gone.
     pub records: u64,

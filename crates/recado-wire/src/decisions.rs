@@ -1,11 +1,15 @@
 //! The claims retry rule for process engines: retry or not, and when.
 
-use recado_core::tiss_decision::{TissDecision, TissErrorCode};
+use recado_core::tiss_decision::TissDecision;
 use recado_core::{Class, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::INT32_MAX;
-use crate::format::read::{Body, Faults, Fields};
+use crate::format::components;
+use crate::format::read::{Body, Faults};
+
+pub use recado_core::tiss_decision::TissErrorCode as DecisionErrorCode;
 
 /// The route whose rules and policy decide when the caller names none.
 pub const ROUTE_DEFAULT: &str = "tiss-claims";
@@ -14,25 +18,21 @@ pub const ROUTE_DEFAULT: &str = "tiss-claims";
 pub const CLAIM_ID_LEN_MAX: usize = 256;
 
 /// Body of `POST /v1/decisions`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DecisionRequest {
     /// `tiss-claims` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Name>))]
+    #[schema(value_type = Option<components::Name>)]
     pub route: Option<String>,
-    #[cfg_attr(
-        feature = "openapi",
-        schema(min_length = 1, max_length = 256, pattern = "\\S", example = "CLM-ENC-001-1234567890")
-    )]
+    #[schema(min_length = 1, max_length = 256, pattern = "\\S", example = "CLM-ENC-001-1234567890")]
     pub claim_id: String,
     /// The message of the submission that failed.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::NotBlank, example = "SERVICE_UNAVAILABLE"))]
+    #[schema(value_type = components::NotBlank, example = "SERVICE_UNAVAILABLE")]
     pub submission_error: String,
     /// Retries already made; 0 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(maximum = 2147483647))]
+    #[schema(maximum = 2147483647)]
     pub retry_count: Option<u32>,
     /// May be absent on the first try. Without an offset it is UTC, as process engines write it.
     #[serde(
@@ -40,90 +40,52 @@ pub struct DecisionRequest {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::format::read::time_of_process_engine"
     )]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub last_submission_time: Option<Timestamp>,
 }
 
 impl DecisionRequest {
     pub fn new(claim_id: impl Into<String>, submission_error: impl Into<String>) -> Self {
-        DecisionRequest {
-            route: None,
-            claim_id: claim_id.into(),
-            submission_error: submission_error.into(),
-            retry_count: None,
-            last_submission_time: None,
-        }
+        let (claim_id, submission_error) = (claim_id.into(), submission_error.into());
+        DecisionRequest { claim_id, submission_error, ..DecisionRequest::default() }
     }
 }
 
 impl Body for DecisionRequest {
-    const FIELDS: &'static [&'static str] =
-        &["route", "claimId", "submissionError", "retryCount", "lastSubmissionTime"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        DecisionRequest {
-            route: fields.text("route"),
-            claim_id: fields.required_text("claimId"),
-            submission_error: fields.required_text("submissionError"),
-            retry_count: fields.integer("retryCount", "how many retries were made, 0 or more"),
-            last_submission_time: fields.time_of_process_engine("lastSubmissionTime"),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] =
+        &[("retryCount", "how many retries were made, 0 or more")];
 
     fn check(&self, faults: &mut Faults) {
-        if self.claim_id.trim().is_empty() {
-            faults.note("claimId", "is empty; name the claim");
-        }
+        faults.check_blank("claimId", &self.claim_id, "is empty; name the claim");
         let length = self.claim_id.chars().count();
         if length > CLAIM_ID_LEN_MAX {
             faults.note("claimId", format!("has {length} characters; give at most {CLAIM_ID_LEN_MAX}"));
         }
-        if self.retry_count.is_some_and(|count| count > INT32_MAX) {
-            faults.note("retryCount", format!("is out of range; give 0 to {INT32_MAX}"));
-        }
-        if self.submission_error.trim().is_empty() {
-            faults.note("submissionError", "is empty; give the message of the submission that failed");
-        }
+        faults.check_range("retryCount", self.retry_count, 0..=INT32_MAX, format!("give 0 to {INT32_MAX}"));
+        let fault = "is empty; give the message of the submission that failed";
+        faults.check_blank("submissionError", &self.submission_error, fault);
     }
 }
 
 /// Answer to `POST /v1/decisions`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Decision {
     pub should_retry: bool,
     /// `null` when there is no retry.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
+    #[schema(required)]
     pub next_retry_time: Option<Timestamp>,
     /// One more than was given when there is a retry, the same when there is none.
     pub retry_count: u32,
     pub retry_reason: String,
     /// `null` when there is no retry.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub backoff_minutes: Option<u64>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::ErrorClassification))]
+    #[schema(value_type = components::ErrorClassification)]
     pub error_classification: Class,
     /// Reason why there is no retry.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<components::DecisionErrorCode>)]
     pub error_code: Option<DecisionErrorCode>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum DecisionErrorCode {
-    MaxRetriesExceeded,
-    PermanentError,
-}
-
-impl DecisionErrorCode {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DecisionErrorCode::MaxRetriesExceeded => TissErrorCode::MaxRetriesExceeded.as_str(),
-            DecisionErrorCode::PermanentError => TissErrorCode::PermanentError.as_str(),
-        }
-    }
 }
 
 impl From<TissDecision> for Decision {
@@ -135,10 +97,7 @@ impl From<TissDecision> for Decision {
             retry_reason: decision.retry_reason,
             backoff_minutes: decision.backoff_minutes,
             error_classification: decision.classification,
-            error_code: decision.error_code.map(|code| match code {
-                TissErrorCode::MaxRetriesExceeded => DecisionErrorCode::MaxRetriesExceeded,
-                TissErrorCode::PermanentError => DecisionErrorCode::PermanentError,
-            }),
+            error_code: decision.error_code,
         }
     }
 }

@@ -4,8 +4,10 @@ use std::fmt;
 
 use recado_core::{CompanyId, EventKind, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-use crate::format::read::{Body, Fields, Params, Query};
+use crate::format::components;
+use crate::format::read::{Body, Query};
 
 /// The secret that signs a webhook, `whsec_…`. Its `Debug` hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,25 +31,24 @@ impl fmt::Debug for Secret {
 }
 
 /// Body of `POST /v1/endpoints`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EndpointRequest {
-    #[cfg_attr(feature = "openapi", schema(required, value_type = crate::format::components::Name, example = "acme"))]
+    #[schema(required, value_type = components::Name, example = "acme")]
     pub company_id: Option<String>,
     /// URL of the company's receiver.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = String, format = "uri", example = "https://example.com/hooks"))]
+    #[schema(required, value_type = String, format = "uri", example = "https://example.com/hooks")]
     pub url: Option<String>,
     /// Event types it wants; all when absent or empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::format::components::EventKind>>))]
+    #[schema(value_type = Option<Vec<components::EventKind>>)]
     pub events: Option<Vec<String>>,
     /// `whsec_` and 24 to 64 bytes in Base64; drawn by Recado when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$"))]
+    #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
     pub secret: Option<Secret>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    #[schema(max_length = 256)]
     pub description: Option<String>,
 }
 
@@ -62,102 +63,67 @@ impl EndpointRequest {
 }
 
 /// The engine judges an endpoint as a whole; here only the shape of its JSON is checked.
-impl Body for EndpointRequest {
-    const FIELDS: &'static [&'static str] = &["companyId", "url", "events", "secret", "description"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        EndpointRequest {
-            company_id: fields.text("companyId"),
-            url: fields.text("url"),
-            events: fields.texts("events"),
-            secret: fields.text("secret").map(Secret),
-            description: fields.text("description"),
-        }
-    }
-}
+impl Body for EndpointRequest {}
 
 /// Body of `PATCH /v1/endpoints/{id}`; what is absent stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EndpointChange {
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(format = "uri"))]
+    #[schema(format = "uri")]
     pub url: Option<String>,
     /// Everything when empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::format::components::EventKind>>))]
+    #[schema(value_type = Option<Vec<components::EventKind>>)]
     pub events: Option<Vec<String>>,
     /// Signs from now on; the one before signs beside it for 24 hours.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$"))]
+    #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
     pub secret: Option<Secret>,
     /// Taken away when empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    #[schema(max_length = 256)]
     pub description: Option<String>,
     /// Switching it on forgets the failures in a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
 }
 
-impl Body for EndpointChange {
-    const FIELDS: &'static [&'static str] = &["url", "events", "secret", "description", "enabled"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        EndpointChange {
-            url: fields.text("url"),
-            events: fields.texts("events"),
-            secret: fields.text("secret").map(Secret),
-            description: fields.text("description"),
-            enabled: fields.boolean("enabled"),
-        }
-    }
-}
+impl Body for EndpointChange {}
 
 /// A place that a company's events go to, signed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Endpoint {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub id: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub url: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub description: Option<Box<str>>,
     /// Event types it gets; all when empty.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::format::components::EventKind>))]
+    #[schema(value_type = Vec<components::EventKind>)]
     pub events: Vec<EventKind>,
     pub enabled: bool,
     /// In a row; at ten it is switched off.
     pub consecutive_failures: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub disabled_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub disabled_reason: Option<Box<str>>,
     /// Until then the secret before the newest one signs, too.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub secret_rotating_until: Option<Timestamp>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub created_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub updated_at: Timestamp,
     /// Shown when it is new, and never again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[schema(value_type = Option<String>)]
     pub secret: Option<Secret>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EndpointList {
     /// Oldest first.
     pub items: Vec<Endpoint>,
@@ -167,36 +133,25 @@ pub struct EndpointList {
 }
 
 /// Selects endpoints by company; all when absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct EndpointQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
     /// Items on a page, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
+    #[param(value_type = Option<components::PageLimit>, inline)]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub cursor: Option<String>,
 }
 
-impl Query for EndpointQuery {
-    const FIELDS: &'static [&'static str] = &["companyId", "limit", "cursor"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        EndpointQuery {
-            company_id: params.parsed("companyId", CompanyId::new),
-            limit: params.limit(),
-            cursor: params.text("cursor"),
-        }
-    }
-}
+impl Query for EndpointQuery {}
 
 /// Result of a test delivery. A receiver that says no is an answer, too.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EndpointTested {
     /// It answered with a 2xx.
     pub ok: bool,

@@ -3,9 +3,11 @@
 //! An event has one form everywhere, the core's; here is what is around it on the stream.
 
 use recado_core::{CompanyId, JobId, RouteName};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::{IntoParams, ToSchema};
 
-use crate::format::read::{Params, Query, suggest};
+use crate::format::components;
+use crate::format::read::{Query, suggest};
 
 pub use recado_core::{Event, EventData, EventKind};
 
@@ -19,9 +21,8 @@ pub const LAST_EVENT_ID_HEADER: &str = "last-event-id";
 pub const GAP: &str = "gap";
 
 /// Some events are missing here: a listener that needs them all reads the jobs themselves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Gap {
     pub reason: String,
     /// Number of missing events, where it is known.
@@ -30,42 +31,28 @@ pub struct Gap {
 }
 
 /// Selects events; every given condition must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct EventQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
     /// One or more, separated by commas; every event when absent.
-    #[serde(rename = "event", serialize_with = "with_commas", skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, example = "JobSent,JobFailed"))]
+    #[serde(rename = "event", default, with = "with_commas", skip_serializing_if = "Vec::is_empty")]
+    #[param(value_type = Option<String>, example = "JobSent,JobFailed")]
     pub events: Vec<EventKind>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub job_id: Option<JobId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub correlation_id: Option<String>,
     /// The same as the header `Last-Event-ID`, for those who cannot set it.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub last_event_id: Option<String>,
 }
 
-impl Query for EventQuery {
-    const FIELDS: &'static [&'static str] =
-        &["companyId", "event", "route", "jobId", "correlationId", "lastEventId"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        EventQuery {
-            company_id: params.parsed("companyId", CompanyId::new),
-            events: params.parsed("event", |text| kinds(&text)).unwrap_or_default(),
-            route: params.parsed("route", RouteName::new),
-            job_id: params.parsed("jobId", JobId::new),
-            correlation_id: params.text("correlationId"),
-            last_event_id: params.text("lastEventId"),
-        }
-    }
-}
+impl Query for EventQuery {}
 
 impl EventQuery {
     pub fn wants(&self, event: &Event) -> bool {
@@ -90,28 +77,19 @@ pub fn kinds(text: &str) -> Result<Vec<EventKind>, String> {
     text.split(',').map(str::trim).map(kind).collect()
 }
 
-fn with_commas<S: Serializer>(kinds: &[EventKind], serializer: S) -> Result<S::Ok, S::Error> {
-    let names: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
-    serializer.serialize_str(&names.join(","))
-}
+/// Names of events in a query, as one text.
+mod with_commas {
+    use super::{Deserialize, Deserializer, EventKind, Serializer, kinds};
 
-#[cfg(feature = "openapi")]
-mod described {
-    use utoipa::openapi::{RefOr, Schema};
-    use utoipa::{PartialSchema, ToSchema};
-
-    /// An event, for the document.
-    #[derive(Debug)]
-    pub struct Event;
-
-    impl PartialSchema for Event {
-        fn schema() -> RefOr<Schema> {
-            RefOr::T(Schema::Object(crate::format::schema::event()))
-        }
+    pub fn serialize<S: Serializer>(kinds: &[EventKind], serializer: S) -> Result<S::Ok, S::Error> {
+        let names: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
+        serializer.serialize_str(&names.join(","))
     }
 
-    impl ToSchema for Event {}
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<EventKind>, D::Error> {
+        let names = Option::<String>::deserialize(deserializer)?;
+        names.map_or(Ok(Vec::new()), |names| kinds(&names)).map_err(serde::de::Error::custom)
+    }
 }
 
-#[cfg(feature = "openapi")]
-pub use described::Event as EventSchema;
+pub use crate::format::components::Event as EventSchema;

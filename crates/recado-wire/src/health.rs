@@ -1,22 +1,21 @@
 //! Probes: is the process alive, is it ready for work.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Answer to `GET /healthz`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
-    #[cfg_attr(feature = "openapi", schema(example = "alive"))]
+    #[schema(example = "alive")]
     pub status: String,
     pub version: String,
 }
 
 /// Answer to `GET /readyz`: 200 when ready, 503 when not. Without a valid token, where one is configured,
 /// the answer holds only `status`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Readiness {
     pub status: Ready,
     /// Reasons why it is not ready, or why a part of the store does not answer, in words.
@@ -28,18 +27,16 @@ pub struct Readiness {
     pub store: Option<StoreState>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Ready {
     Ready,
     NotReady,
 }
 
 /// Jobs by state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobCounts {
     /// Waiting to be due.
     pub delayed: u64,
@@ -51,9 +48,8 @@ pub struct JobCounts {
     pub ended: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoreState {
     pub kind: String,
     /// Loss of acknowledged writes that a crash of the store's machine can cause: `fsync` (nothing),

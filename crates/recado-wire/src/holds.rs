@@ -2,13 +2,14 @@
 
 use recado_core::{CompanyId, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-use crate::format::read::{Params, Query};
+use crate::format::components;
+use crate::format::read::Query;
 
 /// Answer to `GET /v1/holds`, by provider and scope.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HoldList {
     pub items: Vec<Hold>,
     /// Cursor of the next page.
@@ -17,62 +18,49 @@ pub struct HoldList {
 }
 
 /// The page of holds to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct HoldQuery {
     /// Items on a page, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
+    #[param(value_type = Option<components::PageLimit>, inline)]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub cursor: Option<String>,
 }
 
-impl Query for HoldQuery {
-    const FIELDS: &'static [&'static str] = &["limit", "cursor"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        HoldQuery { limit: params.limit(), cursor: params.text("cursor") }
-    }
-}
+impl Query for HoldQuery {}
 
 /// A hold that an answer from outside imposed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Hold {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "hold_4f0c…"))]
+    #[schema(example = "hold_4f0c…")]
     pub id: Box<str>,
     /// The part of the provider's jobs that waits.
     pub scope: HoldScope,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "webhook"))]
+    #[schema(example = "webhook")]
     pub provider: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[schema(value_type = Option<String>)]
     pub company_id: Option<CompanyId>,
     /// The webhook endpoint that is held.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub endpoint_id: Option<Box<str>>,
     /// The host that is held, for jobs that name a `url`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub host: Option<Box<str>>,
     /// The answer's code, the wait that it asked for, whether `hold_max` cut it, and its words.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub reason: Box<str>,
     /// Absent where an older version wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub until: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum HoldScope {
     /// Every job of the provider.
     Provider,
@@ -82,15 +70,4 @@ pub enum HoldScope {
     Endpoint,
     /// The jobs of one company to the addresses of one host.
     Host,
-}
-
-impl HoldScope {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            HoldScope::Provider => "provider",
-            HoldScope::Company => "company",
-            HoldScope::Endpoint => "endpoint",
-            HoldScope::Host => "host",
-        }
-    }
 }

@@ -4,9 +4,11 @@ use recado_core::{
     AttemptResult, Blame, Class, CompanyId, JobId, Payload, RouteName, Status, Timestamp, TraceParent,
 };
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use crate::format::components;
 use crate::format::problem::Problem;
-use crate::format::read::{Body, Fields, Params, Query};
+use crate::format::read::{Body, Query};
 
 /// Characters at most of a user's or a correlation's id.
 pub const PERSON_ID_LEN_MAX: usize = 256;
@@ -15,52 +17,50 @@ pub const PERSON_ID_LEN_MAX: usize = 256;
 pub const TTL_MIN_MS: u64 = 1_000;
 
 /// A job to enqueue: the body of `POST /v1/jobs`, or one item of a batch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobRequest {
     /// The caller's outboxId and idempotency key: a UUID, or up to 128 characters of `A–Z a–z 0–9 . _ : -`.
     /// Made by Recado when absent. Not `batch`, `stats`, `export`, `import`, `replay`, `discard` or only dots, and none
     /// that begins with `evt_` or `refresh:`: those have a meaning of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Name>))]
+    #[schema(value_type = Option<components::Name>)]
     pub job_id: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Name, example = "email"))]
+    #[schema(value_type = components::Name, example = "email")]
     pub route: String,
     /// The tenant.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Name, example = "acme"))]
+    #[schema(value_type = components::Name, example = "acme")]
     pub company_id: String,
     /// Payload, as the route's transport wants it.
     #[serde(deserialize_with = "crate::format::read::payload")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[schema(schema_with = components::any)]
     pub data: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::PersonId>))]
+    #[schema(value_type = Option<components::PersonId>)]
     pub user_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::PersonId>))]
+    #[schema(value_type = Option<components::PersonId>)]
     pub correlation_id: Option<String>,
     /// The caller's span, as W3C Trace Context writes it; the header of this name where it is absent. Every attempt
     /// is a child of it. It is no part of the job's identity.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))]
+    #[schema(value_type = Option<String>, pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
     pub traceparent: Option<TraceParent>,
     /// Not before this, with its offset, and within 366 days. Excludes `delayMs`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub run_at: Option<Timestamp>,
     /// Not before this long from now. Excludes `runAt`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
+    #[schema(value_type = Option<components::DurationMs>)]
     pub delay_ms: Option<u64>,
     /// Time that it is worth delivering, from when it may first run; 24 hours when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::TimeToLiveMs>))]
+    #[schema(value_type = Option<components::TimeToLiveMs>)]
     pub ttl_ms: Option<u64>,
     /// 1 (most urgent) to 9, within the tenant; 5 when absent. Every tenth job of a tenant on a route is the one that has
     /// been due longest, whatever its priority.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 9))]
+    #[schema(minimum = 1, maximum = 9)]
     pub priority: Option<u8>,
 }
 
@@ -87,81 +87,53 @@ impl JobRequest {
     }
 }
 
+/// The engine checks values; it does so for every caller, not only for this wire.
 impl Body for JobRequest {
-    const FIELDS: &'static [&'static str] = &[
-        "jobId",
-        "route",
-        "companyId",
-        "data",
-        "userId",
-        "correlationId",
-        "traceparent",
-        "runAt",
-        "delayMs",
-        "ttlMs",
-        "priority",
+    const WRITE: &'static [(&'static str, &'static str)] = &[
+        ("ttlMs", "whole milliseconds from 1000 on"),
+        ("priority", "1 (most urgent) to 9, or leave it out for 5"),
     ];
-
-    // The engine checks values; it does so for every caller, not only for this wire.
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        JobRequest {
-            job_id: fields.text("jobId"),
-            route: fields.required_text("route"),
-            company_id: fields.required_text("companyId"),
-            data: fields.required_json("data"),
-            user_id: fields.text("userId"),
-            correlation_id: fields.text("correlationId"),
-            traceparent: fields.parsed("traceparent", |text| text.parse::<TraceParent>()),
-            run_at: fields.time("runAt"),
-            delay_ms: fields.integer("delayMs", "whole milliseconds from 0 on"),
-            ttl_ms: fields.integer("ttlMs", "whole milliseconds from 1000 on"),
-            priority: fields.integer("priority", "1 (most urgent) to 9, or leave it out for 5"),
-        }
-    }
 }
 
 /// Answer to `POST /v1/jobs`: the job is durable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobAccepted {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
+    #[schema(value_type = components::Status)]
     pub status: Status,
     /// The same job exists already; this is its state.
     pub duplicate: bool,
     /// Loss that a crash of the store's machine can cause: see `GET /readyz`.
-    #[cfg_attr(feature = "openapi", schema(example = "fsync"))]
+    #[schema(example = "fsync")]
     pub durability: String,
 }
 
 /// Answer to `POST /v1/jobs/batch`, item by item in the order given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchAnswer {
     pub accepted: u64,
     pub duplicates: u64,
     pub refused: u64,
     /// Loss that a crash of the store's machine can cause: see `GET /readyz`.
-    #[cfg_attr(feature = "openapi", schema(example = "fsync"))]
+    #[schema(example = "fsync")]
     pub durability: String,
     pub items: Vec<BatchItem>,
 }
 
 /// Result of one job of a batch: it has either a status or an error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchItem {
     /// Counts from 0; blank lines of NDJSON do not count.
     pub index: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[schema(value_type = Option<String>)]
     pub job_id: Option<JobId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Status>))]
+    #[schema(value_type = Option<components::Status>)]
     pub status: Option<Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<bool>,
@@ -170,54 +142,38 @@ pub struct BatchItem {
 }
 
 /// A job and where it stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobView {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub route: RouteName,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
+    #[schema(value_type = components::Status)]
     pub status: Status,
     pub priority: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
     /// The span that every attempt is a child of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub traceparent: Option<TraceParent>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub enqueued_at: Timestamp,
-    /// Not before this: what the caller asked for, and after a failure when the next try was due.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub run_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub expires_at: Timestamp,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub times: JobTimes,
     pub attempts: Vec<Attempt>,
-    /// The time of its next try; while it is `parked`, the end of what holds it back. `null` when that is not known, when
-    /// nothing more is going to happen by itself, or while an attempt is on its way.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
-    pub next_attempt_at: Option<Timestamp>,
-    /// Times it was held back without spending an attempt. While it is `parked`, the wait that it is in counts.
-    pub deferrals: u32,
-    /// `null` when it does not wait. With status `parked` it is `breaker`, `limit` or `pause`.
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub waiting_for: Option<WaitingFor>,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub wait: JobWait,
     /// Times a person brought it back from the dead letter queue.
     pub replays: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub ended_at: Option<Timestamp>,
     /// The provider's answer when it took the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[schema(schema_with = components::any)]
     pub answer: Option<Payload>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<HeldBy>,
@@ -226,39 +182,62 @@ pub struct JobView {
     pub archived: Option<Archived>,
     /// The payload, while it exists. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[schema(schema_with = components::any)]
     pub data: Option<Payload>,
 }
 
-/// One try that reached out to the provider. What is not known is `null`; `provider` and `recipients` are absent then.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The times of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobTimes {
+    pub enqueued_at: Timestamp,
+    /// Not before this: what the caller asked for, and after a failure when the next try was due.
+    pub run_at: Timestamp,
+    pub expires_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// The wait of a job for its next try.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobWait {
+    /// The time of its next try; while it is `parked`, the end of what holds it back. `null` when that is not known, when
+    /// nothing more is going to happen by itself, or while an attempt is on its way.
+    #[schema(required)]
+    pub next_attempt_at: Option<Timestamp>,
+    /// Times it was held back without spending an attempt. While it is `parked`, the wait that it is in counts.
+    pub deferrals: u32,
+    /// `null` when it does not wait. With status `parked` it is `breaker`, `limit` or `pause`.
+    #[schema(required)]
+    pub waiting_for: Option<WaitingFor>,
+}
+
+/// One try that reached out to the provider. What is not known is `null`; `provider` and `recipients` are absent then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Attempt {
     pub attempt: u32,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub started_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub ended_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AttemptResult))]
+    #[schema(value_type = components::AttemptResult)]
     pub result: AttemptResult,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[schema(required)]
     pub error_code: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub error_reason: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
+    #[schema(required, value_type = Option<components::ErrorClassification>)]
     pub error_classification: Option<Class>,
     /// The rule that classified it.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[schema(required)]
     pub rule: Option<Box<str>>,
     /// Party at fault; only the provider's own failures count towards its breaker.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::Blame>))]
+    #[schema(required, value_type = Option<components::Blame>)]
     pub blame: Option<Blame>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub next_retry_delay_ms: Option<u64>,
     /// Provider that served it; absent from attempts that older versions made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
     /// Result for each recipient, when they differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -269,21 +248,19 @@ pub struct Attempt {
 }
 
 /// One recipient of a message, in one attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Recipient {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub recipient: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::AttemptResult))]
+    #[schema(value_type = components::AttemptResult)]
     pub result: AttemptResult,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[schema(required)]
     pub error_code: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub error_reason: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::format::components::ErrorClassification>))]
+    #[schema(required, value_type = Option<components::ErrorClassification>)]
     pub error_classification: Option<Class>,
-    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
+    #[schema(required)]
     pub rule: Option<Box<str>>,
 }
 
@@ -325,32 +302,23 @@ impl From<&recado_core::Attempt> for Attempt {
 
 /// Reason why a job, a tenant or a provider's jobs wait. `why` is an English sentence; clients in another
 /// language use `reason`, `code` and `said`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "reason", rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum WaitingFor {
     /// For the time its caller asked for.
-    Delay {
-        #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-        until: Timestamp,
-    },
+    Delay { until: Timestamp },
     /// For its next try, after a failure.
-    Retry {
-        #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-        until: Timestamp,
-    },
+    Retry { until: Timestamp },
     /// For its route, which cannot deliver as it is configured.
     Route { why: String },
     /// For a provider whose circuit breaker is open.
     Breaker {
         why: String,
         /// Words of a person or of the provider.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
         said: Option<Box<str>>,
         /// Time of the next probe, unless a person has to close it.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         until: Option<Timestamp>,
     },
     /// For a rate that is used up, a provider that asked for quiet, or a company's deliveries that are on their way.
@@ -358,11 +326,9 @@ pub enum WaitingFor {
         code: LimitCode,
         why: String,
         /// The provider's words.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
         said: Option<Box<str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         until: Option<Timestamp>,
     },
     /// For a person who paused its tenant, its route or its provider.
@@ -370,15 +336,12 @@ pub enum WaitingFor {
         code: PauseCode,
         why: String,
         /// That person's words.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
         said: Option<Box<str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         since: Option<Timestamp>,
         /// That person.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
         actor: Option<Box<str>>,
     },
     /// For its turn: it is due, and others are before it or every slot is taken.
@@ -386,9 +349,8 @@ pub enum WaitingFor {
 }
 
 /// Bound that is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum LimitCode {
     /// The provider's rate.
     Rate,
@@ -403,9 +365,8 @@ pub enum LimitCode {
 }
 
 /// Subject of a person's pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum PauseCode {
     Company,
     Route,
@@ -413,33 +374,26 @@ pub enum PauseCode {
 }
 
 /// A dead letter that is out of the queue, and how it comes back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Archived {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
     /// The file on the server that has its line.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub place: Box<str>,
     /// The command that brings it back.
     pub bring_back: String,
 }
 
 /// Holder of a job's lease, and the lease's end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeldBy {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub worker_id: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub until: Timestamp,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobList {
     /// Newest first.
     pub items: Vec<JobView>,
@@ -449,50 +403,35 @@ pub struct JobList {
 }
 
 /// Selects the jobs to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct JobQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Status>, inline))]
+    #[param(value_type = Option<components::Status>, inline)]
     pub status: Option<Status>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub correlation_id: Option<String>,
     /// Items on a page at most, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
+    #[param(value_type = Option<components::PageLimit>, inline)]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub cursor: Option<String>,
 }
 
-impl Query for JobQuery {
-    const FIELDS: &'static [&'static str] =
-        &["status", "companyId", "route", "correlationId", "limit", "cursor"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        JobQuery {
-            status: params.choice("status", &Status::ALL.map(|status| (status.as_str(), status))),
-            company_id: params.parsed("companyId", CompanyId::new),
-            route: params.parsed("route", RouteName::new),
-            correlation_id: params.text("correlationId"),
-            limit: params.limit(),
-            cursor: params.text("cursor"),
-        }
-    }
-}
+impl Query for JobQuery {}
 
 /// Answer to `DELETE /v1/jobs/{jobId}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobCancelled {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
     /// `cancelled`; or `failed` when it was a replay, whose dead letter stays.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Status))]
+    #[schema(value_type = components::Status)]
     pub status: Status,
 }

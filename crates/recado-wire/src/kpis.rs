@@ -2,8 +2,10 @@
 
 use recado_core::{RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-use crate::format::read::{Params, Query};
+use crate::format::components;
+use crate::format::read::Query;
 
 /// Window by default: a day.
 pub const WINDOW_DEFAULT_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -15,43 +17,31 @@ pub const WINDOW_MAX_MS: u64 = 7 * WINDOW_DEFAULT_MS;
 pub const WINDOW_MIN_MS: u64 = 60_000;
 
 /// Selects the indicators.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct KpiQuery {
     /// Of this route; of all together when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
     /// Window to look back on, from 60000 (a minute) to 604800000 (a week); a day when absent.
-    #[cfg_attr(feature = "openapi", param(minimum = 60000, maximum = 604800000))]
+    #[param(minimum = 60000, maximum = 604800000)]
     pub window_ms: Option<u64>,
 }
 
 impl Query for KpiQuery {
-    const FIELDS: &'static [&'static str] = &["route", "windowMs"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        let window = |text: String| match text.parse() {
-            Ok(ms) if (WINDOW_MIN_MS..=WINDOW_MAX_MS).contains(&ms) => Ok(ms),
-            _ => Err(format!("is out of range; give {WINDOW_MIN_MS} to {WINDOW_MAX_MS} milliseconds")),
-        };
-        KpiQuery {
-            route: params.parsed("route", RouteName::new),
-            window_ms: params.parsed("windowMs", window),
-        }
-    }
+    const RANGES: &'static [(&'static str, u64, u64, &'static str)] =
+        &[("windowMs", WINDOW_MIN_MS, WINDOW_MAX_MS, " milliseconds")];
 }
 
 /// Answer to `GET /v1/kpis`: what the node that answers saw. Shares are from 0 to 1, times in seconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Kpis {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     pub window_ms: u64,
     /// Begin of the figures: the window's, or the process's when that is younger.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub since: Timestamp,
     /// Of the retried jobs that ended: those that were sent.
     pub success_after_retry: Kpi,
@@ -81,12 +71,10 @@ pub struct Kpis {
 }
 
 /// Counts of one part of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CoursePart {
     /// Its begin.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
     /// Jobs.
     pub sent: u64,
@@ -96,9 +84,8 @@ pub struct CoursePart {
     pub dead: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RouteFlow {
     pub route: String,
     pub attempts: u64,
@@ -111,9 +98,8 @@ pub struct RouteFlow {
 }
 
 /// A figure, beside what it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Kpi {
     /// Absent when there was nothing to measure.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,9 +120,8 @@ pub struct Kpi {
     pub min_volume: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum KpiVerdict {
     /// The target is met.
     Met,
@@ -146,9 +131,8 @@ pub enum KpiVerdict {
     TooFew,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptRate {
     /// The last one stands for all later numbers.
     pub attempt: u32,
@@ -156,9 +140,8 @@ pub struct AttemptRate {
     pub sent: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterFlow {
     pub entries: u64,
     /// On average since `since`, or over the first hour while that is not over.
@@ -171,9 +154,8 @@ pub struct DeadLetterFlow {
     pub by_error_code: Vec<NamedCount>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NamedCount {
     pub name: String,
     pub count: u64,

@@ -2,10 +2,11 @@
 
 use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp, TraceParent};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use crate::DURATION_MAX_MS;
+use crate::format::components;
 use crate::format::problem::Problem;
-use crate::format::read::{Body, Faults, Fields};
+use crate::format::read::{Body, Faults, object};
 use crate::jobs::Attempt;
 
 /// Leases at most for one request.
@@ -28,42 +29,32 @@ pub const LEASE_DEFAULT_MS: u64 = 60_000;
 pub const WORKER_ID_LEN_MAX: usize = 128;
 
 /// Body of `POST /v1/leases`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseRequest {
     /// Routes of transport `worker`; the first is asked first.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::format::components::Name>, min_items = 1, max_items = 100))]
+    #[schema(value_type = Vec<components::Name>, min_items = 1, max_items = 100)]
     pub routes: Vec<String>,
     /// Leases wanted at most; 1 when absent. Fewer come once they hold 4 MiB of data.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
+    #[schema(minimum = 1, maximum = 1000)]
     pub max: Option<u32>,
     /// Time to wait for the first; 0 when absent, up to a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(maximum = 60000))]
+    #[schema(maximum = 60000)]
     pub wait_ms: Option<u64>,
     /// Length of the leases; a minute when absent, up to 12 hours.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1000, maximum = 43200000))]
+    #[schema(minimum = 1000, maximum = 43200000)]
     pub lease_ms: Option<u64>,
     /// Holder of the leases, for the record.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "\\S"))]
+    #[schema(min_length = 1, max_length = 128, pattern = "\\S")]
     pub worker_id: String,
 }
 
 impl Body for LeaseRequest {
-    const FIELDS: &'static [&'static str] = &["routes", "max", "waitMs", "leaseMs", "workerId"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        LeaseRequest {
-            routes: fields.required_texts("routes"),
-            max: fields.integer("max", "1 to 1000"),
-            wait_ms: fields.integer("waitMs", "whole milliseconds, 0 to 60000"),
-            lease_ms: fields.integer("leaseMs", LEASE_BOUNDS),
-            worker_id: fields.required_text("workerId"),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] =
+        &[("max", "1 to 1000"), ("waitMs", WAIT_BOUNDS), ("leaseMs", LEASE_BOUNDS)];
 
     fn check(&self, faults: &mut Faults) {
         if self.routes.is_empty() {
@@ -72,16 +63,10 @@ impl Body for LeaseRequest {
         if self.routes.len() > ROUTES_MAX {
             faults.note("routes", format!("names {} routes; give at most {ROUTES_MAX}", self.routes.len()));
         }
-        if self.max.is_some_and(|max| !(1..=LEASES_MAX).contains(&max)) {
-            faults.note("max", "is out of range; write 1 to 1000");
-        }
-        if self.wait_ms.is_some_and(|wait| wait > WAIT_MAX_MS) {
-            faults.note("waitMs", "is out of range; write whole milliseconds, 0 to 60000");
-        }
-        if self.lease_ms.is_some_and(|lease| !lease_is_sound(lease)) {
-            faults.note("leaseMs", format!("is out of range; write {LEASE_BOUNDS}"));
-        }
-        if !is_a_name(&self.worker_id) {
+        faults.check_range("max", self.max, 1..=LEASES_MAX, "write 1 to 1000");
+        faults.check_range("waitMs", self.wait_ms, 0..=WAIT_MAX_MS, format!("write {WAIT_BOUNDS}"));
+        check_lease(self.lease_ms, faults);
+        if self.worker_id.trim().is_empty() || self.worker_id.chars().count() > WORKER_ID_LEN_MAX {
             faults
                 .note("workerId", format!("is blank or too long; write 1 to {WORKER_ID_LEN_MAX} characters"));
         }
@@ -90,29 +75,24 @@ impl Body for LeaseRequest {
 
 const LEASE_BOUNDS: &str = "whole milliseconds, 1000 (a second) to 43200000 (12 hours)";
 
-fn lease_is_sound(lease_ms: u64) -> bool {
-    (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&lease_ms)
-}
+const WAIT_BOUNDS: &str = "whole milliseconds, 0 to 60000";
 
-fn is_a_name(text: &str) -> bool {
-    !text.trim().is_empty() && text.chars().count() <= WORKER_ID_LEN_MAX
+fn check_lease(lease_ms: Option<u64>, faults: &mut Faults) {
+    faults.check_range("leaseMs", lease_ms, LEASE_MIN_MS..=LEASE_MAX_MS, format!("write {LEASE_BOUNDS}"));
 }
 
 /// Answer to `POST /v1/leases`; empty when nothing came in time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Leases {
     pub leases: Vec<Lease>,
 }
 
 /// The right to deliver one job, for a while.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
     pub lease_token: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
     /// Number of the attempt, over the job's whole life.
     pub attempt: u32,
@@ -120,32 +100,27 @@ pub struct Lease {
 }
 
 /// A worker's view of a job. `jobId` is the idempotency key to hand to the provider.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeasedJob {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub route: RouteName,
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[schema(schema_with = components::any)]
     pub data: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
     /// The parent of the spans that the worker makes for this job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub traceparent: Option<TraceParent>,
     pub priority: u8,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub enqueued_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
     /// The tries before this one.
     pub attempts: Vec<Attempt>,
@@ -176,13 +151,12 @@ impl From<recado_core::Lease> for Lease {
 }
 
 /// Body of `POST /v1/leases/{leaseToken}/succeed`; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SucceedRequest {
     /// The provider's answer; kept with the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::format::schema::any))]
+    #[schema(schema_with = components::any)]
     pub result: Option<Payload>,
 }
 
@@ -190,12 +164,6 @@ pub struct SucceedRequest {
 pub const RESULT_MAX_BYTES: usize = 16 * 1_024;
 
 impl Body for SucceedRequest {
-    const FIELDS: &'static [&'static str] = &["result"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        SucceedRequest { result: fields.json("result") }
-    }
-
     fn check(&self, faults: &mut Faults) {
         faults.note_out_of_range("result", self.result.as_ref());
         if self.result.as_ref().is_some_and(|result| result.as_str().len() > RESULT_MAX_BYTES) {
@@ -208,24 +176,23 @@ impl Body for SucceedRequest {
 }
 
 /// Body of `POST /v1/leases/{leaseToken}/fail`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailRequest {
     /// The other side's name for it: a status, an SMTP code, an error name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "\\S"))]
+    #[schema(min_length = 1, max_length = 128, pattern = "\\S")]
     pub code: Option<String>,
     /// The failure, in words; the route's rules read it.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::NotBlank))]
+    #[schema(value_type = components::NotBlank)]
     pub message: String,
     /// Bytes, not characters, are what is counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(max_length = 65536))]
+    #[schema(max_length = 65536)]
     pub stack_trace: Option<String>,
     /// The wait that the other side asks for, obeyed and never shortened; 0 leaves the policy in charge.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
+    #[schema(value_type = Option<components::DurationMs>)]
     pub retry_after_ms: Option<u64>,
 }
 
@@ -242,21 +209,8 @@ impl FailRequest {
 }
 
 impl Body for FailRequest {
-    const FIELDS: &'static [&'static str] = &["code", "message", "stackTrace", "retryAfterMs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        FailRequest {
-            code: fields.text("code"),
-            message: fields.required_text("message"),
-            stack_trace: fields.text("stackTrace"),
-            retry_after_ms: fields.integer("retryAfterMs", "whole milliseconds from 0 on"),
-        }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        if self.message.trim().is_empty() {
-            faults.note("message", "is blank; say in words what went wrong");
-        }
+        faults.check_blank("message", &self.message, "is blank; say in words what went wrong");
         if self
             .code
             .as_ref()
@@ -270,50 +224,37 @@ impl Body for FailRequest {
         if self.stack_trace.as_ref().is_some_and(|trace| trace.len() > STACK_TRACE_MAX_BYTES) {
             faults.note("stackTrace", format!("is too long; give at most {STACK_TRACE_MAX_BYTES} bytes"));
         }
-        if self.retry_after_ms.is_some_and(|wait| wait > DURATION_MAX_MS) {
-            faults
-                .note("retryAfterMs", format!("is out of range; give at most {DURATION_MAX_MS} (366 days)"));
-        }
+        faults.check_duration("retryAfterMs", self.retry_after_ms);
     }
 }
 
 /// Body of `POST /v1/leases/{leaseToken}/extend`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExtendRequest {
     /// Length of the lease from now on.
-    #[cfg_attr(feature = "openapi", schema(minimum = 1000, maximum = 43200000))]
+    #[schema(minimum = 1000, maximum = 43200000)]
     pub lease_ms: u64,
 }
 
 impl Body for ExtendRequest {
-    const FIELDS: &'static [&'static str] = &["leaseMs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        ExtendRequest { lease_ms: fields.required_integer("leaseMs", LEASE_BOUNDS) }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] = &[("leaseMs", LEASE_BOUNDS)];
 
     fn check(&self, faults: &mut Faults) {
-        if !lease_is_sound(self.lease_ms) {
-            faults.note("leaseMs", format!("is out of range; write {LEASE_BOUNDS}"));
-        }
+        check_lease(Some(self.lease_ms), faults);
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseExtended {
     pub lease_token: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
 }
 
 /// The report is durable, and the lease is over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseSettled {
     pub lease_token: String,
     /// Always true; a lease that is no longer yours is a problem instead.
@@ -321,51 +262,39 @@ pub struct LeaseSettled {
 }
 
 /// One item of `POST /v1/leases/settle`: either `succeed` or `fail`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleRequest {
-    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9A-Fa-f]{32}$"))]
+    #[schema(pattern = "^[0-9A-Fa-f]{32}$")]
     pub lease_token: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     pub succeed: Option<SucceedRequest>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     pub fail: Option<FailRequest>,
 }
 
 impl Body for SettleRequest {
-    const FIELDS: &'static [&'static str] = &["leaseToken", "succeed", "fail"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        SettleRequest {
-            lease_token: fields.required_text("leaseToken"),
-            succeed: fields.object("succeed"),
-            fail: fields.object("fail"),
-        }
-    }
-
     fn check(&self, faults: &mut Faults) {
         match (&self.succeed, &self.fail) {
+            (Some(said), None) => faults.within("succeed", |faults| said.check(faults)),
+            (None, Some(said)) => faults.within("fail", |faults| said.check(faults)),
             (Some(_), Some(_)) => faults.note("fail", "stands beside succeed; give one of the two"),
             (None, None) => faults.note("succeed", "is missing, and fail too; give one of the two"),
-            _ => {}
         }
     }
 }
 
 /// Answer to `POST /v1/leases/settle`, item by item in the order given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleAnswer {
     pub settled: u64,
     pub refused: u64,
     pub items: Vec<SettleItem>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleItem {
     pub index: u64,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -30,10 +30,15 @@ pub mod providers;
 pub mod routes;
 pub mod tenants;
 
-#[cfg(feature = "openapi")]
 pub use format::components;
 pub use format::problem::{Code, FieldFault, Problem};
 pub use format::{problem, read};
+
+/// The word for a choice, as JSON has it.
+pub fn word_of(choice: impl serde::Serialize) -> String {
+    let word = serde_json::to_value(choice).ok();
+    word.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
 
 /// Items at most on one page of a list.
 pub const PAGE_ITEMS_MAX: u32 = 1_000;

@@ -2,31 +2,28 @@
 
 use recado_core::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Answer to `GET /v1/nodes`, by id.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NodeList {
     pub items: Vec<Node>,
 }
 
 /// One process that delivers jobs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Node {
-    #[cfg_attr(feature = "openapi", schema(example = "mail-1/4711-9f3c"))]
+    #[schema(example = "mail-1/4711-9f3c")]
     pub node_id: String,
     pub host: String,
     /// Address of its API.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(example = "10.0.0.5:7400"))]
+    #[schema(example = "10.0.0.5:7400")]
     pub listen: Option<String>,
     pub version: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub started_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub last_seen_at: Timestamp,
     pub health: NodeHealth,
     /// Deliveries under way.
@@ -34,27 +31,16 @@ pub struct Node {
     /// Deliveries that ended in the last minute, however they ended.
     pub ended_last_minute: u64,
     /// Its share in the work of all nodes in the last minute.
-    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100))]
+    #[schema(minimum = 0, maximum = 100)]
     pub share_percent: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum NodeHealth {
     Ok,
     /// It lets its deliveries end and takes no more.
     Stopping,
     /// Not heard of for 15 seconds: its jobs go to the others as their leases run out.
     Silent,
-}
-
-impl NodeHealth {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            NodeHealth::Ok => "ok",
-            NodeHealth::Stopping => "stopping",
-            NodeHealth::Silent => "silent",
-        }
-    }
 }

@@ -3,43 +3,38 @@
 use recado_core::breaker::BreakerState;
 use recado_core::{RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use crate::DURATION_MAX_MS;
-use crate::dlq::WORDS_LEN_MAX;
-use crate::format::read::{Body, Faults, Fields};
+use crate::format::components;
+use crate::format::read::{Body, Faults};
 use crate::jobs::WaitingFor;
 
 /// A provider: guarded by a circuit breaker and limits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Provider {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "instagram"))]
+    #[schema(example = "instagram")]
     pub name: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::BreakerState))]
+    #[schema(value_type = components::BreakerState)]
     pub state: BreakerState,
     /// That it is to blame for, and that count now.
     pub failures_in_window: u64,
     /// Time when it came into this state; absent when it never left it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
     /// Reason for this state.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub reason: Option<Box<str>>,
     /// Opened by hand: it stays open until it is closed by hand.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_open: bool,
     /// Absent unless the breaker is open and closes by a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub next_probe_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
     /// It asked to be left alone until then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub quiet_until: Option<Timestamp>,
     /// Deliveries on their way.
     pub running: u64,
@@ -51,29 +46,24 @@ pub struct Provider {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
     /// Routes that deliver to it.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    #[schema(value_type = Vec<String>)]
     pub routes: Vec<RouteName>,
 }
 
 /// A pause that a person set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Paused {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub since: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub reason: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub actor: Option<Box<str>>,
 }
 
 /// Protection of a provider, as configured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProviderLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker: Option<BreakerLimits>,
@@ -87,15 +77,14 @@ pub struct ProviderLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company_concurrency: Option<u64>,
     /// The most slots that one webhook endpoint, or one host of a company, can have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint_concurrency: Option<u64>,
     /// Concurrency follows the provider's answers.
     pub adaptive: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BreakerLimits {
     /// This many failures …
     pub failures: u32,
@@ -105,91 +94,67 @@ pub struct BreakerLimits {
     pub reset_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RateLimit {
     pub max: u32,
     pub per_ms: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProviderList {
     /// By name.
     pub items: Vec<Provider>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum BreakerAction {
     Open,
     Close,
 }
 
 /// Body of `POST /v1/providers/{name}/breaker`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BreakerRequest {
     /// Opened by hand it stays open until it is closed by hand.
     pub action: BreakerAction,
     /// Reason, for the next operator.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::Reason))]
+    #[schema(value_type = components::Reason)]
     pub reason: String,
 }
 
 impl Body for BreakerRequest {
-    const FIELDS: &'static [&'static str] = &["action", "reason"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        let actions = [("open", BreakerAction::Open), ("close", BreakerAction::Close)];
-        BreakerRequest {
-            action: fields.required_choice("action", &actions, BreakerAction::Close),
-            reason: fields.required_text("reason"),
-        }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        if self.reason.trim().is_empty() {
-            faults.note("reason", "is blank; say in words why");
-        }
-        check_length("reason", &self.reason, faults);
+        faults.check_blank("reason", &self.reason, "is blank; say in words why");
+        faults.check_length("reason", Some(&self.reason));
     }
 }
 
 /// Body of `pause` and `resume`, for a provider or a route; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PauseRequest {
     /// Reason, for the next operator.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
+    #[schema(value_type = Option<components::Note>)]
     pub reason: Option<String>,
 }
 
 impl Body for PauseRequest {
-    const FIELDS: &'static [&'static str] = &["reason"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        PauseRequest { reason: fields.text("reason") }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
+        faults.check_length("reason", self.reason.as_deref());
     }
 }
 
 /// Permit for the caller's own code to ask the provider now. After a yes, the caller reports the result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Permit {
     pub permitted: bool,
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::BreakerState))]
+    #[schema(value_type = components::BreakerState)]
     pub state: BreakerState,
     /// Reason for a no.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,65 +165,37 @@ pub struct Permit {
 }
 
 /// Body of `POST /v1/providers/{name}/success`; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SuccessReport {
     /// Time that the provider took: slow successes may count as failures.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
+    #[schema(value_type = Option<components::DurationMs>)]
     pub took_ms: Option<u64>,
 }
 
 impl Body for SuccessReport {
-    const FIELDS: &'static [&'static str] = &["tookMs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        SuccessReport { took_ms: fields.integer("tookMs", MILLISECONDS) }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        check_took(self.took_ms, faults);
+        faults.check_duration("tookMs", self.took_ms);
     }
 }
 
 /// Body of `POST /v1/providers/{name}/failure`; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailureReport {
     /// The failure. Report only failures that are the provider's fault.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
+    #[schema(value_type = Option<components::Note>)]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::DurationMs>))]
+    #[schema(value_type = Option<components::DurationMs>)]
     pub took_ms: Option<u64>,
 }
 
 impl Body for FailureReport {
-    const FIELDS: &'static [&'static str] = &["reason", "tookMs"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        FailureReport { reason: fields.text("reason"), took_ms: fields.integer("tookMs", MILLISECONDS) }
-    }
-
     fn check(&self, faults: &mut Faults) {
-        check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
-        check_took(self.took_ms, faults);
-    }
-}
-
-const MILLISECONDS: &str = "whole milliseconds from 0 on";
-
-fn check_took(took_ms: Option<u64>, faults: &mut Faults) {
-    if took_ms.is_some_and(|took| took > DURATION_MAX_MS) {
-        faults.note("tookMs", format!("is out of range; give at most {DURATION_MAX_MS} (366 days)"));
-    }
-}
-
-pub(crate) fn check_length(name: &str, text: &str, faults: &mut Faults) {
-    if text.chars().count() > WORDS_LEN_MAX {
-        faults.note(name, format!("is too long; write at most {WORDS_LEN_MAX} characters"));
+        faults.check_length("reason", self.reason.as_deref());
+        faults.check_duration("tookMs", self.took_ms);
     }
 }

@@ -4,22 +4,21 @@ use std::time::Duration;
 
 use recado_core::{Backoff, Policy, RouteName};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::jobs::WaitingFor;
 use crate::providers::Paused;
 
 /// A named way to deliver.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Route {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "email"))]
+    #[schema(value_type = String, example = "email")]
     pub name: RouteName,
     /// Carrier of its jobs; `worker` when programs of yours carry them, `none` when nothing does yet.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "smtp"))]
+    #[schema(example = "smtp")]
     pub transport: Box<str>,
     /// In the order they are tried.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub providers: Vec<Box<str>>,
     /// Time that one attempt may take.
     pub timeout_ms: u64,
@@ -33,9 +32,8 @@ pub struct Route {
     pub waiting_for: Option<WaitingFor>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RouteList {
     /// By name.
     pub items: Vec<Route>,
@@ -43,9 +41,8 @@ pub struct RouteList {
 
 /// Retry policy of a route. Of `baseMs` and `scheduleMs` one is there: a curve, or the wait before each
 /// attempt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RoutePolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_ms: Option<u64>,
@@ -56,7 +53,7 @@ pub struct RoutePolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_ms: Option<Vec<u64>>,
     /// As the configuration writes it.
-    #[cfg_attr(feature = "openapi", schema(example = "±25%"))]
+    #[schema(example = "±25%")]
     pub jitter: String,
     /// No wait is shorter, …
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,9 +69,8 @@ pub struct RoutePolicy {
 
 /// One attempt: the wait before it, and how long after acceptance it is made when every earlier one failed at
 /// once. Jitter moves either within its bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PolicyStep {
     pub attempt: u32,
     pub delay_ms: u64,

@@ -2,21 +2,21 @@
 
 use recado_core::{CompanyId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::INT32_MAX;
-use crate::format::read::{Body, Faults, Fields, Params, Query};
+use crate::format::components;
+use crate::format::read::{Body, Faults, Query};
 use crate::jobs::WaitingFor;
-use crate::providers::check_length;
 
 pub const WEIGHT_MAX: u32 = 100;
 
 /// One company over all of its routes. What is kept for turns (rounds, priority, jobs in a row) is that of the
 /// route where it waits longest, and begins when the store was opened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Tenant {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "acme"))]
+    #[schema(value_type = String, example = "acme")]
     pub company_id: CompanyId,
     /// Its turn is this many times as long.
     pub weight: u32,
@@ -25,15 +25,12 @@ pub struct Tenant {
     pub max_per_minute: Option<u32>,
     pub paused: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub paused_since: Option<Timestamp>,
     /// Reason for its pause, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub paused_reason: Option<Box<str>>,
     /// Person who paused it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_by: Option<Box<str>>,
     /// Its dead letters.
     pub dead: u64,
@@ -43,20 +40,18 @@ pub struct Tenant {
 }
 
 /// The same on one route.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantRoute {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub route: RouteName,
     #[serde(flatten)]
     pub stats: TenantStats,
 }
 
 /// Queue statistics of a company. The last five numbers are its `TenantFairnessMetrics`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantStats {
     /// Due, waiting.
     pub queued: u64,
@@ -65,12 +60,11 @@ pub struct TenantStats {
     /// On their way.
     pub delivering: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub last_processed_at: Option<Timestamp>,
     /// Turns that others got while it had a job that was due.
     pub rounds_without_processing: u64,
     /// 5 for the company just served, 1 for the one that waits longest.
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 5))]
+    #[schema(minimum = 1, maximum = 5)]
     pub current_priority: u32,
     pub total_processed: u64,
     /// Jobs it has had of its turn, while no other tenant has been served since.
@@ -80,9 +74,8 @@ pub struct TenantStats {
     pub waiting_for: Option<WaitingFor>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantList {
     /// By company.
     pub items: Vec<Tenant>,
@@ -92,44 +85,32 @@ pub struct TenantList {
 }
 
 /// Selects tenants; all that have jobs, dead letters or terms of their own when absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[into_params(parameter_in = Query)]
 pub struct TenantQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
     /// Only what concerns this route.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::Name>, inline))]
+    #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
     /// Items on a page, up to 1000; 100 when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::PageLimit>, inline))]
+    #[param(value_type = Option<components::PageLimit>, inline)]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::format::components::NotEmpty>, inline))]
+    #[param(value_type = Option<components::NotEmpty>, inline)]
     pub cursor: Option<String>,
 }
 
-impl Query for TenantQuery {
-    const FIELDS: &'static [&'static str] = &["companyId", "route", "limit", "cursor"];
-
-    fn from_params(params: &mut Params<'_>) -> Self {
-        TenantQuery {
-            company_id: params.parsed("companyId", CompanyId::new),
-            route: params.parsed("route", RouteName::new),
-            limit: params.limit(),
-            cursor: params.text("cursor"),
-        }
-    }
-}
+impl Query for TenantQuery {}
 
 /// Body of `PUT /v1/tenants/{companyId}`; what is absent stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantChange {
     /// Its turn is this many times as long; 1 is the usual.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 100))]
+    #[schema(minimum = 1, maximum = 100)]
     pub weight: Option<u32>,
     /// Deliveries at most that start in a minute, over all routes; `null` for no bound.
     #[serde(
@@ -137,44 +118,30 @@ pub struct TenantChange {
         deserialize_with = "crate::format::read::or_null",
         skip_serializing_if = "Option::is_none"
     )]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1, maximum = 2147483647))]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 2147483647)]
     pub max_per_minute: Option<Option<u32>>,
     /// While it is paused its jobs wait and spend no attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// Reason, for the next operator.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::Note>))]
+    #[schema(value_type = Option<components::Note>)]
     pub reason: Option<String>,
 }
 
 impl Body for TenantChange {
-    const FIELDS: &'static [&'static str] = &["weight", "maxPerMinute", "paused", "reason"];
-
-    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        TenantChange {
-            weight: fields.integer("weight", "1 to 100"),
-            max_per_minute: fields.integer_or_null("maxPerMinute", "1 or more, or null for no bound"),
-            paused: fields.boolean("paused"),
-            reason: fields.text("reason"),
-        }
-    }
+    const WRITE: &'static [(&'static str, &'static str)] =
+        &[("weight", "1 to 100"), ("maxPerMinute", "1 or more, or null for no bound")];
 
     fn check(&self, faults: &mut Faults) {
-        if self.weight.is_some_and(|weight| !(1..=WEIGHT_MAX).contains(&weight)) {
-            faults.note("weight", format!("is out of range; write 1 to {WEIGHT_MAX}"));
+        faults.check_range("weight", self.weight, 1..=WEIGHT_MAX, format!("write 1 to {WEIGHT_MAX}"));
+        let max = self.max_per_minute.flatten();
+        if max == Some(0) {
+            faults.note("maxPerMinute", "is 0; write 1 or more, or pause the tenant");
         }
-        match self.max_per_minute.flatten() {
-            Some(0) => faults.note("maxPerMinute", "is 0; write 1 or more, or pause the tenant"),
-            Some(max) if max > INT32_MAX => {
-                faults.note(
-                    "maxPerMinute",
-                    format!("is out of range; give 1 to {INT32_MAX}, or null for no bound"),
-                );
-            }
-            _ => {}
-        }
-        check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
+        let bounds = format!("give 1 to {INT32_MAX}, or null for no bound");
+        faults.check_range("maxPerMinute", max, 1..=INT32_MAX, bounds);
+        faults.check_length("reason", self.reason.as_deref());
     }
 }
 

@@ -6,8 +6,8 @@ use axum::response::Response;
 use recado_core::DeadLetter;
 use recado_engine::dlq::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
 use recado_wire::bulk::{
-    Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkRequest, BulkSample, BulkState, Canary,
-    CanaryState,
+    Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkProgress, BulkRequest, BulkSample,
+    BulkState, Canary, CanaryState,
 };
 use recado_wire::dlq::DeadLetterFilter;
 use recado_wire::{Code, Problem};
@@ -223,8 +223,14 @@ fn show_bulk(bulk: bulk::Bulk) -> Bulk {
         waiting_for: canary.waiting_for,
     };
     let failure = |failure: bulk::BulkFailure| BulkFailure { job_id: failure.job_id, reason: failure.reason };
-    Bulk {
+    let progress = BulkProgress {
+        total: bulk.total,
+        done: bulk.done,
+        skipped: bulk.skipped,
+        failed: bulk.failed,
         left: bulk.left(),
+    };
+    Bulk {
         act: show_act(bulk.act),
         state: match bulk.state {
             bulk::BulkState::Running => BulkState::Running,
@@ -233,10 +239,7 @@ fn show_bulk(bulk: bulk::Bulk) -> Bulk {
             bulk::BulkState::Failed => BulkState::Failed,
         },
         filter: show_filter(bulk.filter),
-        total: bulk.total,
-        done: bulk.done,
-        skipped: bulk.skipped,
-        failed: bulk.failed,
+        progress,
         failures: bulk.failures.into_iter().map(failure).collect(),
         rate_per_second: bulk.rate_per_second,
         canary: bulk.canary.map(canary),

@@ -11,7 +11,8 @@ use recado_engine::{Accepted, Submission, SubmitRefusal};
 use recado_store::{Cancelled, Durability, JobFilter, PageRequest};
 use recado_wire::audit::AuditTrail;
 use recado_wire::jobs::{
-    Attempt, HeldBy, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView, WaitingFor,
+    Attempt, HeldBy, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobTimes, JobView, JobWait,
+    WaitingFor,
 };
 use recado_wire::read::{self, FAULTS_MAX};
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
@@ -201,26 +202,30 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         user_id: job.user_id,
         correlation_id: job.correlation_id,
         traceparent: job.traceparent,
-        enqueued_at: job.enqueued_at,
-        run_at: job.due_at,
-        expires_at: job.expires_at,
-        attempts: job.attempts.iter().map(Attempt::from).collect(),
-        next_attempt_at: waiting_for.as_ref().and_then(|waits| match waits {
-            WaitingFor::Breaker { until, .. } | WaitingFor::Limit { until, .. } => {
-                until.map(|until| until.max(job.due_at))
-            }
-            // Until a person says so.
-            WaitingFor::Pause { .. } => None,
-            _ => Some(job.due_at),
-        }),
-        deferrals: match held_until {
-            // It counts from the first time that the job was found to be held.
-            Some(_) => job.progress.deferrals.max(1),
-            None => job.progress.deferrals + u32::from(status == Status::Parked),
+        times: JobTimes {
+            enqueued_at: job.enqueued_at,
+            run_at: job.due_at,
+            expires_at: job.expires_at,
+            ended_at: found.ended_at,
         },
-        waiting_for,
+        attempts: job.attempts.iter().map(Attempt::from).collect(),
+        wait: JobWait {
+            next_attempt_at: waiting_for.as_ref().and_then(|waits| match waits {
+                WaitingFor::Breaker { until, .. } | WaitingFor::Limit { until, .. } => {
+                    until.map(|until| until.max(job.due_at))
+                }
+                // Until a person says so.
+                WaitingFor::Pause { .. } => None,
+                _ => Some(job.due_at),
+            }),
+            deferrals: match held_until {
+                // It counts from the first time that the job was found to be held.
+                Some(_) => job.progress.deferrals.max(1),
+                None => job.progress.deferrals + u32::from(status == Status::Parked),
+            },
+            waiting_for,
+        },
         replays: job.progress.replays,
-        ended_at: found.ended_at,
         answer: found.answer,
         held_by: found
             .held_by

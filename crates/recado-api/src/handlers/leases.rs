@@ -206,8 +206,7 @@ fn read_report(api: &ApiState, item: &[u8]) -> Result<(LeaseToken, Report), ApiE
         ));
     }
     let json = body::text(item)?;
-    // Field by field at once: the fast way would take the inner objects as lists, too.
-    let said = read::by_field::<SettleRequest>(json)?;
+    let said = read::body::<SettleRequest>(json)?;
     let mut faults = said.faults;
     let token = said.value.lease_token.parse::<LeaseToken>();
     if let Err(error) = &token {

@@ -54,7 +54,7 @@ async fn a_job_goes_in_is_looked_at_listed_and_cancelled() {
         );
         let shown = client.job("j1").await.unwrap();
         assert_eq!(
-            (shown.waiting_for, shown.data.unwrap().as_str()),
+            (shown.wait.waiting_for, shown.data.unwrap().as_str()),
             (Some(WaitingFor::Turn), r#"{"n": 1}"#)
         );
         let batch = client.enqueue_batch((0..3).map(|_| job("work", "[1,\n 2]"))).await.unwrap();
@@ -177,7 +177,7 @@ async fn dead_letters_are_found_counted_replayed_and_discarded() {
         let filter = DeadLetterFilter { reason: Some("SUCH".to_owned()), ..Default::default() };
         let found = client.dead_letters(&DeadLetterQuery { filter, ..Default::default() }).await;
         assert_eq!(found.unwrap().items.len(), 2);
-        assert_eq!(client.dead_letter("a").await.unwrap().last_failure_reason, "no such user");
+        assert_eq!(client.dead_letter("a").await.unwrap().last_failure.last_failure_reason, "no such user");
         let query = DeadLetterStatsQuery { by: Some(GroupBy::CompanyId), ..Default::default() };
         let stats = client.dead_letter_stats(&query).await.unwrap();
         assert_eq!(

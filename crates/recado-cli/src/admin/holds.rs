@@ -6,6 +6,7 @@ use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::PAGE_ITEMS_MAX;
 use recado_wire::holds::{Hold, HoldList, HoldQuery};
 use recado_wire::providers::PauseRequest;
+use recado_wire::word_of;
 
 use crate::{AskArgs, Done};
 
@@ -58,7 +59,7 @@ pub async fn run(command: HoldsCommand, screen: &mut Screen) -> Done {
 
 const COLUMNS: &[Column<Hold>] = &[
     ("hold", |hold| Field::from(&hold.id)),
-    ("scope", |hold| Field::painted(hold.scope.as_str(), Paint::Warn)),
+    ("scope", |hold| Field::painted(word_of(hold.scope), Paint::Warn)),
     ("provider", |hold| Field::from(&hold.provider)),
     ("company", |hold| Field::or_dash(hold.company_id.as_ref())),
     ("receiver", |hold| Field::or_dash(hold.endpoint_id.as_ref().or(hold.host.as_ref()))),

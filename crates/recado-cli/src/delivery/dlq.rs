@@ -9,7 +9,8 @@ use recado_core::words::counted;
 use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
 use recado_terminal::{Column, Field, Paint, Screen, clean_lines};
 use recado_wire::dlq::{
-    DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery, GroupBy,
+    DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery, DeadLetterTimes,
+    GroupBy,
 };
 
 use crate::delivery::jobs::{JobArgs, company, route};
@@ -195,40 +196,42 @@ const COLUMNS: &[Column<DeadLetter>] = &[
     ("route", |entry| Field::from(&entry.route)),
     ("company", |entry| Field::from(&entry.company_id)),
     ("cause", |entry| Field::from(entry.cause.as_str())),
-    ("attempts", |entry| Field::from(entry.failed_attempts)),
-    ("moved", |entry| Field::time(entry.moved_to_dlq_at)),
-    ("code", |entry| Field::or_dash(entry.last_failure_code.as_ref())),
-    ("reason", |entry| Field::from(clip(&entry.last_failure_reason, REASON_SHOWN_MAX_BYTES))),
+    ("attempts", |entry| Field::from(entry.last_failure.failed_attempts)),
+    ("moved", |entry| Field::time(entry.times.moved_to_dlq_at)),
+    ("code", |entry| Field::or_dash(entry.last_failure.last_failure_code.as_ref())),
+    ("reason", |entry| Field::from(clip(&entry.last_failure.last_failure_reason, REASON_SHOWN_MAX_BYTES))),
 ];
 
 fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
     let corrected = entry.corrected_data.as_ref().map(|data| data.as_str());
+    let DeadLetterTimes { enqueued_at, moved_to_dlq_at, ttl } = entry.times;
+    let failure = &entry.last_failure;
     screen.pairs([
         ("job", Field::painted(&entry.job_id, Paint::Strong)),
         ("state", state(entry)),
         ("cause", Field::from(entry.cause.as_str())),
-        ("reason", Field::from(&entry.last_failure_reason)),
-        ("code", Field::or_dash(entry.last_failure_code.as_ref())),
-        ("class", Field::from(entry.error_classification.as_str())),
+        ("reason", Field::from(&failure.last_failure_reason)),
+        ("code", Field::or_dash(failure.last_failure_code.as_ref())),
+        ("class", Field::from(failure.error_classification.as_str())),
         ("route", Field::from(&entry.route)),
         ("company", Field::from(&entry.company_id)),
-        ("enqueued", Field::from(entry.enqueued_at)),
-        ("moved", Field::from(entry.moved_to_dlq_at)),
-        ("kept until", Field::from(entry.moved_to_dlq_at.plus(std::time::Duration::from_millis(entry.ttl)))),
+        ("enqueued", Field::from(enqueued_at)),
+        ("moved", Field::from(moved_to_dlq_at)),
+        ("kept until", Field::from(moved_to_dlq_at.plus(std::time::Duration::from_millis(ttl)))),
         ("fingerprint", Field::from(&entry.fingerprint)),
-        ("beware", Field::if_any(entry.advice.as_ref()).with_paint(Paint::Warn)),
+        ("beware", Field::if_any(entry.arrival.advice.as_ref()).with_paint(Paint::Warn)),
         ("user", Field::if_any(entry.user_id.as_ref())),
         ("correlation", Field::if_any(entry.correlation_id.as_ref())),
         ("damaged", Field::if_any(entry.damage.as_ref()).with_paint(Paint::Bad)),
         ("data", Field::from(entry.original_data.as_str())),
         ("corrected", Field::if_any(corrected).with_paint(Paint::Warn)),
     ])?;
-    if let Some(trace) = &entry.stack_trace {
+    if let Some(trace) = &failure.stack_trace {
         screen.line(format_args!("\n{}", clean_lines(trace)))?;
     }
     screen.line("")?;
     timeline::attempts(screen, &entry.attempts)?;
-    let attempts = counted(entry.failed_attempts.into(), "attempt", "attempts");
+    let attempts = counted(failure.failed_attempts.into(), "attempt", "attempts");
     screen.line(format_args!("╰─ failed for good after {attempts}"))
 }
 

@@ -5,6 +5,7 @@ use recado_core::{CompanyId, RouteName, Status};
 use recado_terminal::{Column, Field, Screen};
 use recado_wire::audit::AuditItem;
 use recado_wire::jobs::{JobQuery, JobView};
+use recado_wire::word_of;
 
 use crate::delivery::timeline;
 use crate::{AskArgs, Done, show_cursor};
@@ -101,8 +102,8 @@ const COLUMNS: &[Column<JobView>] = &[
     ("route", |job| Field::from(&job.route)),
     ("company", |job| Field::from(&job.company_id)),
     ("attempts", |job| Field::from(job.attempts.len())),
-    ("enqueued", |job| Field::time(job.enqueued_at)),
-    ("next attempt", |job| Field::time_or_dash(job.next_attempt_at)),
+    ("enqueued", |job| Field::time(job.times.enqueued_at)),
+    ("next attempt", |job| Field::time_or_dash(job.wait.next_attempt_at)),
     ("last error", |job| Field::or_dash(last_error(job))),
 ];
 
@@ -117,19 +118,17 @@ fn last_error(job: &JobView) -> Option<String> {
 
 const AUDIT_COLUMNS: &[Column<AuditItem>] = &[
     ("time", |item| Field::time(item.timestamp)),
-    ("event", |item| Field::or_dash(event(item))),
+    ("event", |item| Field::from(word_of(item.event).to_lowercase())),
     ("attempt", |item| Field::or_dash(item.attempt)),
-    ("class", |item| Field::or_dash(item.error_classification.map(|class| class.as_str()))),
-    ("retry", |item| Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" }))),
-    ("next", |item| Field::time_or_dash(item.next_retry_time)),
+    ("class", |item| Field::or_dash(item.retry.error_classification.map(|class| class.as_str()))),
+    ("retry", |item| Field::or_dash(item.retry.should_retry.map(|retry| if retry { "yes" } else { "no" }))),
+    ("next", |item| Field::time_or_dash(item.retry.next_retry_time)),
     ("rule", |item| Field::or_dash(item.rule.as_ref())),
     ("by", |item| Field::or_dash(item.actor.as_ref())),
-    ("reason", |item| Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref()))),
+    ("reason", |item| {
+        Field::or_dash(item.retry.retry_reason.as_deref().or(item.retry.error_message.as_deref()))
+    }),
 ];
-
-fn event(item: &AuditItem) -> Option<String> {
-    serde_json::to_value(item.event).ok()?.as_str().map(str::to_lowercase)
-}
 
 fn status(text: &str) -> Result<Status, String> {
     Status::parse(text).ok_or_else(|| format!("write one of {}", Status::ALL.map(Status::as_str).join(", ")))

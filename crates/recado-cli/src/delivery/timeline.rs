@@ -29,10 +29,10 @@ pub fn show<W: Write>(screen: &mut Screen<W>, job: &JobView) -> io::Result<()> {
         ("priority", Field::from(job.priority)),
         ("user", Field::if_any(job.user_id.as_ref())),
         ("correlation", Field::if_any(job.correlation_id.as_ref())),
-        ("enqueued", Field::from(job.enqueued_at)),
-        ("expires", Field::from(job.expires_at)),
+        ("enqueued", Field::from(job.times.enqueued_at)),
+        ("expires", Field::from(job.times.expires_at)),
         ("replays", if_not_zero(job.replays)),
-        ("deferrals", if_not_zero(job.deferrals)),
+        ("deferrals", if_not_zero(job.wait.deferrals)),
         ("answer", Field::if_any(job.answer.as_ref().map(|answer| answer.as_str()))),
         ("data", Field::if_any(job.data.as_ref().map(|data| data.as_str()))),
     ])?;
@@ -44,14 +44,14 @@ pub fn show<W: Write>(screen: &mut Screen<W>, job: &JobView) -> io::Result<()> {
 fn what_next(job: &JobView) -> String {
     let held =
         job.held_by.as_ref().map(|held| format!("{} is at it until {}", clean(&held.worker_id), held.until));
-    let waits = job.waiting_for.as_ref().map(waits_for);
+    let waits = job.wait.waiting_for.as_ref().map(waits_for);
     let archived = job.archived.as_ref().map(|archived| {
         let (at, place, bring_back) = (archived.at, clean(&archived.place), clean(&archived.bring_back));
         format!(
             "the queue was full: archived at {at} in {place} on the server; `{bring_back}` brings it back"
         )
     });
-    let ended = job.ended_at.map(|at| format!("{} at {at}", job.status));
+    let ended = job.times.ended_at.map(|at| format!("{} at {at}", job.status));
     let status = || match job.status {
         Status::Failed => format!("failed; `recado dlq show {}` says why", job.job_id),
         status => status.to_string(),

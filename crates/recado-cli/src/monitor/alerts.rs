@@ -6,6 +6,7 @@ use clap::Args;
 use recado_config::units::about_duration;
 use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::alerts::{Alert, AlertRule, AlertSeverity};
+use recado_wire::word_of;
 
 use crate::{AskArgs, Done};
 
@@ -32,8 +33,8 @@ pub async fn run(args: AlertsArgs, screen: &mut Screen) -> Done {
 
 fn row(alert: &Alert, rules: &[AlertRule]) -> Vec<Field> {
     let about = match &alert.subject {
-        Some(subject) => format!("{} {subject}", alert.about.as_str()),
-        None => alert.about.as_str().to_owned(),
+        Some(subject) => format!("{} {subject}", word_of(alert.about)),
+        None => word_of(alert.about),
     };
     vec![
         Field::from(&alert.name),
@@ -64,7 +65,7 @@ fn severity(severity: AlertSeverity) -> Field {
         AlertSeverity::Warning => Paint::Warn,
         AlertSeverity::Critical => Paint::Bad,
     };
-    Field::painted(severity.as_str(), paint)
+    Field::painted(word_of(severity), paint)
 }
 
 const RULE_COLUMNS: &[Column<AlertRule>] = &[

@@ -2,6 +2,7 @@
 
 use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::nodes::{Node, NodeHealth};
+use recado_wire::word_of;
 
 use crate::{AskArgs, Done};
 
@@ -27,5 +28,5 @@ fn health(node: &Node) -> Field {
         NodeHealth::Stopping => Paint::Warn,
         NodeHealth::Silent => Paint::Bad,
     };
-    Field::painted(node.health.as_str(), paint)
+    Field::painted(word_of(node.health), paint)
 }

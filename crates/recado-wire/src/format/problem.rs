@@ -2,25 +2,27 @@
 
 use recado_core::Class;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::format::components;
 
 /// The content type of a [`Problem`].
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// One thing that is wrong with a request, and where.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FieldFault {
     /// JSON pointer into the body, such as `/data/to/0`; for a query or a header, its name.
-    #[cfg_attr(feature = "openapi", schema(example = "/companyId"))]
+    #[schema(example = "/companyId")]
     pub pointer: String,
     /// The fault, and what to write instead.
-    #[cfg_attr(feature = "openapi", schema(example = "is missing; write a string"))]
+    #[schema(example = "is missing; write a string")]
     pub message: String,
 }
 
 /// The reason why a request was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// `urn:recado:error:<code>`; the code's page is `docs/errors/<code>.md`.
     #[serde(rename = "type")]
@@ -31,18 +33,18 @@ pub struct Problem {
     /// Details of this occurrence.
     pub detail: String,
     /// Stable: programs may rely on it.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::format::components::ProblemCode))]
+    #[schema(value_type = components::ProblemCode)]
     pub code: String,
     /// For bad input, every fault at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldFault>,
     /// For a provider that failed: what it called it, how that was judged, and by which rule.
-    #[serde(rename = "errorCode", default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    #[serde(rename = "errorClassification", default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::format::components::ErrorClassification>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<components::ErrorClassification>)]
     pub error_classification: Option<Class>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
 }
 

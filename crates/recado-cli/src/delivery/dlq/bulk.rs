@@ -255,11 +255,12 @@ const SAMPLE_COLUMNS: &[Column<BulkSample>] = &[
 
 /// Watches until it has ended. Ctrl-C stops the watching and leaves it running.
 async fn follow(client: &Client, mut bulk: Bulk) -> Result<Bulk, Stop> {
-    let bar = ProgressBar::with_draw_target(Some(bulk.total), ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(Some(bulk.progress.total), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     while bulk.state == BulkState::Running {
-        bar.set_position(bulk.done + bulk.skipped + bulk.failed);
+        let progress = bulk.progress;
+        bar.set_position(progress.done + progress.skipped + progress.failed);
         bar.set_message(clean(&note(&bulk)).into_owned());
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -275,7 +276,8 @@ async fn follow(client: &Client, mut bulk: Bulk) -> Result<Bulk, Stop> {
 }
 
 fn note(bulk: &Bulk) -> String {
-    let failed = if bulk.failed > 0 { format!("{} failed  ", bulk.failed) } else { String::new() };
+    let failed = bulk.progress.failed;
+    let failed = if failed > 0 { format!("{failed} failed  ") } else { String::new() };
     let canary = bulk.canary.as_ref().filter(|canary| canary.state == CanaryState::Waiting);
     match canary.map(|canary| canary.waiting_for.as_deref()) {
         Some(Some(why)) => format!("{failed}the canary waits: {why}"),
@@ -294,7 +296,7 @@ fn state(bulk: &Bulk) -> Field {
 }
 
 fn progress(bulk: &Bulk) -> Field {
-    Field::from(format_args!("{} of {}", bulk.done, bulk.total))
+    Field::from(format_args!("{} of {}", bulk.progress.done, bulk.progress.total))
 }
 
 fn show(screen: &mut Screen, bulk: &Bulk) -> io::Result<()> {
@@ -310,9 +312,9 @@ fn show(screen: &mut Screen, bulk: &Bulk) -> io::Result<()> {
         ("act", Field::from(word(bulk.act))),
         ("state", state(bulk)),
         ("done", progress(bulk)),
-        ("skipped", if_not_zero(bulk.skipped)),
-        ("failed", if_not_zero(bulk.failed).with_paint(Paint::Bad)),
-        ("left", if_not_zero(bulk.left)),
+        ("skipped", if_not_zero(bulk.progress.skipped)),
+        ("failed", if_not_zero(bulk.progress.failed).with_paint(Paint::Bad)),
+        ("left", if_not_zero(bulk.progress.left)),
         ("canary", Field::if_any(canary)),
         ("by", Field::if_any(bulk.actor.as_ref())),
         ("because", Field::if_any(bulk.stopped_because.as_ref())),

@@ -139,12 +139,14 @@ const COLUMNS: &[Column<AuditItem>] = &[
     ("claim", |item| Field::or_dash(about(item))),
     ("company", |item| Field::or_dash(item.company_id.as_ref())),
     ("attempt", |item| Field::or_dash(item.attempt)),
-    ("class", |item| Field::or_dash(item.error_classification.map(|class| class.as_str()))),
-    ("retry", |item| Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" }))),
+    ("class", |item| Field::or_dash(item.retry.error_classification.map(|class| class.as_str()))),
+    ("retry", |item| Field::or_dash(item.retry.should_retry.map(|retry| if retry { "yes" } else { "no" }))),
     ("rule", |item| Field::or_dash(item.rule.as_ref())),
     ("by", |item| Field::or_dash(item.actor.as_ref())),
-    ("reason", |item| Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref()))),
-    ("record", |item| Field::or_dash(item.sequence)),
+    ("reason", |item| {
+        Field::or_dash(item.retry.retry_reason.as_deref().or(item.retry.error_message.as_deref()))
+    }),
+    ("record", |item| Field::or_dash(item.archived.as_ref().map(|archived| archived.sequence))),
 ];
 
 fn about(item: &AuditItem) -> Option<&str> {
