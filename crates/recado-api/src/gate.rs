@@ -9,7 +9,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -19,10 +18,11 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::{BoxFuture, Either};
 use recado_wire::{Code, Problem};
 use subtle::ConstantTimeEq;
-use tower::{Layer, Service};
+use tower::Service;
 
 use crate::answer::ApiError;
 use crate::connections::Proof;
+use crate::state::ApiOptions;
 use crate::wrong_tokens::{Throttled, WrongTokens};
 
 /// The secret that callers show. Its `Debug` keeps it.
@@ -30,16 +30,9 @@ use crate::wrong_tokens::{Throttled, WrongTokens};
 pub struct Token(Arc<str>);
 
 /// An empty token would let in every caller that sends one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the token is empty; write a long random one, or leave it out")]
 pub struct EmptyToken;
-
-impl fmt::Display for EmptyToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the token is empty; write a long random one, or leave it out")
-    }
-}
-
-impl std::error::Error for EmptyToken {}
 
 impl Token {
     pub fn new(text: &str) -> Result<Self, EmptyToken> {
@@ -98,13 +91,16 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// The gate, as a layer around the whole router.
+/// The gate, around the whole router.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     token: Option<Token>,
     hosts: Hosts,
     wrong_tokens: Arc<WrongTokens>,
 }
+
+/// The answer to a request: a refusal after its delay, or that of the service behind the gate.
+pub(crate) type Gated<F> = Either<BoxFuture<'static, Result<Response, Infallible>>, F>;
 
 /// A refusal, and the wait before it is given.
 struct Refusal {
@@ -119,8 +115,28 @@ impl From<ApiError> for Refusal {
 }
 
 impl Gate {
-    pub fn new(token: Option<Token>, hosts: Hosts) -> Self {
+    pub fn new(options: &ApiOptions) -> Self {
+        let ApiOptions { token, hosts, .. } = options.clone();
         Gate { token, hosts, wrong_tokens: Arc::default() }
+    }
+
+    /// Lets a request in to the service behind, or refuses it.
+    pub fn call<S>(&self, request: Request, behind: &mut S) -> Gated<S::Future>
+    where
+        S: Service<Request, Response = Response, Error = Infallible>,
+    {
+        match self.check(&request) {
+            Ok(()) => {
+                self.prove(&request);
+                Either::Right(behind.call(request))
+            }
+            Err(Refusal { refused, delay }) => Either::Left(Box::pin(async move {
+                if !delay.is_zero() {
+                    tokio::time::sleep(delay).await;
+                }
+                Ok(refused.into_response())
+            })),
+        }
     }
 
     fn check(&self, request: &Request) -> Result<(), Refusal> {
@@ -179,48 +195,6 @@ impl Gate {
             Code::OriginNotAllowed,
             "without a token only this server's own pages may use the API",
         ))
-    }
-}
-
-impl<S> Layer<S> for Gate {
-    type Service = GateService<S>;
-
-    fn layer(&self, inner: S) -> GateService<S> {
-        GateService { gate: self.clone(), inner }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct GateService<S> {
-    gate: Gate,
-    inner: S,
-}
-
-impl<S> Service<Request> for GateService<S>
-where
-    S: Service<Request, Response = Response, Error = Infallible>,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Either<BoxFuture<'static, Result<Response, Infallible>>, S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        match self.gate.check(&request) {
-            Ok(()) => {
-                self.gate.prove(&request);
-                Either::Right(self.inner.call(request))
-            }
-            Err(Refusal { refused, delay }) => Either::Left(Box::pin(async move {
-                if !delay.is_zero() {
-                    tokio::time::sleep(delay).await;
-                }
-                Ok(refused.into_response())
-            })),
-        }
     }
 }
 

@@ -42,10 +42,13 @@ mod wrong_tokens;
 use axum::Router;
 use axum::http::{Method, Uri};
 use recado_wire::Code;
+use tower::layer::layer_fn;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::answer::{ApiError, shown_name};
+use crate::gate::Gate;
+use crate::handlers::metrics::MetricsService;
 use crate::handlers::{
     accounts, alerts, archive, audit, batch, bulk, calls, decisions, dlq, endpoints, events, holds, jobs,
     kpis, leases, metrics, nodes, probes, providers, routes as route_handlers, tenants,
@@ -122,26 +125,22 @@ pub fn openapi() -> serde_json::Value {
 
 /// The whole API, gate included.
 pub fn router(state: ApiState) -> Router {
-    let gate = state.gate();
-    let (router, document) = described().split_for_parts();
-    state.keep_document(&document::finish(&document));
-    let counted = metrics::MetricsLayer(state.clone());
+    let gate = Gate::new(&state.options);
+    let api = state.clone();
+    // The outermost: what the gate turns away is an answer, too.
+    let counted = move |behind| MetricsService { api: api.clone(), gate: gate.clone(), behind };
+    let (router, _) = described().split_for_parts();
     router
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(state)
         .layer(axum::middleware::from_fn(detached_acts::finish))
-        .layer(gate)
-        // Outside the gate: what it turns away is an answer, too.
-        .layer(counted)
+        .layer(layer_fn(counted))
 }
 
 async fn no_such_path(uri: Uri) -> ApiError {
     let path = shown_name(uri.path());
-    ApiError::new(
-        Code::NotFound,
-        format!("there is nothing at {path}; GET /openapi.json lists what there is"),
-    )
+    ApiError::not_found(format!("there is nothing at {path}; GET /openapi.json lists what there is"))
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {

@@ -9,8 +9,7 @@ use std::fmt::Write;
 use recado_core::time::show_duration;
 
 use crate::alerts::reading::{JUMP_FLOOR, PROCESSING_QUANTILE};
-use crate::alerts::text::Unit;
-use crate::alerts::{AlertConfig, Measure, Rule};
+use crate::alerts::{AlertConfig, Measure, Rule, Unit};
 
 /// The rules as a file that Prometheus reads.
 pub fn prometheus_rules(config: &AlertConfig) -> String {
@@ -51,35 +50,12 @@ fn annotation(rule: &Rule, sentence: &str) -> String {
     let value = match rule.measure.unit() {
         Unit::Share => "{{ $value | humanizePercentage }}",
         Unit::Time => "{{ $value | humanizeDuration }}",
-        Unit::Count | Unit::Times | Unit::Fact => "{{ $value | humanize }}",
+        Unit::Times => "{{ $value | humanize }}×",
+        Unit::Count | Unit::Fact => "{{ $value | humanize }}",
     };
-    let value = if rule.measure.unit() == Unit::Times { format!("{value}×") } else { value.to_owned() };
     let about =
-        subject_label(rule.measure).map(|label| format!("{{{{ $labels.{label} }}}}: ")).unwrap_or_default();
-    about + &sentence.replace("{value}", &value).replace("{window}", &show_duration(rule.window))
-}
-
-/// The label that tells the subjects of a measure apart.
-fn subject_label(measure: Measure) -> Option<&'static str> {
-    match measure {
-        Measure::FailureRate
-        | Measure::DeadLetterRate
-        | Measure::ProcessingTime
-        | Measure::QueueAge
-        | Measure::PermanentRate
-        | Measure::AtCapRate
-        | Measure::JitterDeviation
-        | Measure::MeanBackoff
-        | Measure::FailureJump => Some("route"),
-        Measure::DeadLettersOfCompany => Some("company_id"),
-        Measure::CodeJump => Some("error_code"),
-        Measure::BreakerOpen => Some("provider"),
-        Measure::DeadLetters
-        | Measure::StoreUse
-        | Measure::RejectedWrites
-        | Measure::ArchivedDeadLetters
-        | Measure::TrailLateness => None,
-    }
+        rule.measure.subject_label().map(|label| format!("{{{{ $labels.{label} }}}}: ")).unwrap_or_default();
+    about + &sentence.replace("{value}", value).replace("{window}", &show_duration(rule.window))
 }
 
 fn expression(rule: &Rule) -> String {
@@ -188,7 +164,7 @@ fn above_threshold(rule: &Rule, value: &str, volume: &str) -> String {
 
 /// The metric without those that the rule excepts.
 fn select_metric(rule: &Rule, metric: &str) -> String {
-    let Some(label) = subject_label(rule.measure).filter(|_| !rule.except.is_empty()) else {
+    let Some(label) = rule.measure.subject_label().filter(|_| !rule.except.is_empty()) else {
         return metric.to_owned();
     };
     let names: Vec<_> = rule.except.iter().map(|name| escape_regex(name)).collect();

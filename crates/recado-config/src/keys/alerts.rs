@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use recado_engine::duties::alerts::EVERY_DEFAULT;
 use recado_engine::notify::notices::Shape;
-use recado_observe::{AlertConfig, Rule, RuleChange, Severity};
+use recado_observe::{AlertConfig, Rule, Severity};
 
 use crate::Secret;
 use crate::keys::channel::{CHANNEL_FORMATS, ChannelKeys};
@@ -109,26 +109,28 @@ fn rule_format(rule: &Rule) -> Format<Rule> {
 }
 
 fn change(rule: &Rule, setting: &Setting<'_>) -> Option<Rule> {
-    let change = match switchable::<AlertRuleKeys>().read(setting)? {
-        Switchable::Off => RuleChange { enabled: Some(false), ..RuleChange::default() },
-        Switchable::On(None) => RuleChange { enabled: Some(true), ..RuleChange::default() },
-        Switchable::On(Some(keys)) => RuleChange {
-            enabled: Some(true),
-            threshold: keys.threshold,
-            window: keys.window,
-            min_volume: keys.min_volume,
-            pending: keys.pending,
-            resolve_share: keys.resolve_share,
-            clear: keys.clear,
-            severity: keys.severity,
-            except: keys.except.map(|names| names.into_iter().map(Into::into).collect()),
+    let rule = rule.clone();
+    let rule = match switchable::<AlertRuleKeys>().read(setting)? {
+        Switchable::Off => Rule { enabled: false, ..rule },
+        Switchable::On(None) => Rule { enabled: true, ..rule },
+        Switchable::On(Some(keys)) => Rule {
+            enabled: true,
+            threshold: keys.threshold.unwrap_or(rule.threshold),
+            window: keys.window.unwrap_or(rule.window),
+            min_volume: keys.min_volume.unwrap_or(rule.min_volume),
+            pending: keys.pending.unwrap_or(rule.pending),
+            resolve_share: keys.resolve_share.unwrap_or(rule.resolve_share),
+            clear: keys.clear.unwrap_or(rule.clear),
+            severity: keys.severity.unwrap_or(rule.severity),
+            except: keys.except.map_or(rule.except, |names| names.into_iter().map(Into::into).collect()),
+            ..rule
         },
     };
-    let mut changed = AlertConfig { rules: vec![rule.clone()], ..AlertConfig::default() };
-    setting.accept(changed.change(rule.name, change))?;
+    let name = rule.name;
+    let mut changed = AlertConfig { rules: vec![rule], ..AlertConfig::default() };
     let faults = changed.faults();
     for words in &faults {
-        let words = words.strip_prefix(&format!("alert {}: ", rule.name)).unwrap_or(words);
+        let words = words.strip_prefix(&format!("alert {name}: ")).unwrap_or(words);
         setting.refuse_below(words.split(' ').next().unwrap_or_default(), words);
     }
     if faults.is_empty() { changed.rules.pop() } else { None }

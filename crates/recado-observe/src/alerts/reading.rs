@@ -6,8 +6,7 @@ use recado_core::Timestamp;
 use recado_core::breaker::BreakerState;
 
 use crate::aggregate::Aggregate;
-use crate::alerts::Subject;
-use crate::alerts::rule::{Measure, Rule};
+use crate::alerts::{Measure, Rule, Subject};
 use crate::counters::RouteCounters;
 use crate::gauges::{Gauges, take_largest};
 use crate::history::DAY;
