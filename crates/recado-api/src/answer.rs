@@ -113,18 +113,22 @@ impl ApiError {
     }
 
     pub fn busy(detail: impl Into<String>) -> Self {
-        ApiError { retry_after_s: Some(RETRY_AFTER_SOON_S), ..ApiError::new(Code::Overloaded, detail) }
+        ApiError::new(Code::Overloaded, detail).retry_after(RETRY_AFTER_SOON_S)
     }
 
     /// Refuses because the store failed this time; a repetition may succeed.
     pub fn again_soon(detail: impl Into<String>) -> Self {
-        ApiError { retry_after_s: Some(RETRY_AFTER_SOON_S), ..ApiError::new(Code::StoreUnavailable, detail) }
+        ApiError::new(Code::StoreUnavailable, detail).retry_after(RETRY_AFTER_SOON_S)
     }
 
     /// Refuses with a time to come back, in whole seconds and at least one.
     pub fn after(problem: Problem, wait: Duration) -> Self {
         let whole_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        ApiError { retry_after_s: Some(whole_s.max(1)), ..problem.into() }
+        ApiError::from(problem).retry_after(whole_s.max(1))
+    }
+
+    fn retry_after(self, seconds: u64) -> Self {
+        ApiError { retry_after_s: Some(seconds), ..self }
     }
 
     pub fn into_problem(self) -> Problem {
@@ -157,7 +161,7 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(_) => (Code::StoreUnavailable, RETRY_AFTER_SOON_S),
             StoreError::Broken(_) | StoreError::Fenced => (Code::StoreBroken, RETRY_AFTER_FULL_S),
         };
-        ApiError { retry_after_s: Some(retry_after_s), ..ApiError::new(code, error.to_string()) }
+        ApiError::new(code, error.to_string()).retry_after(retry_after_s)
     }
 }
 
@@ -165,10 +169,9 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Store(error) => error.into(),
-            EngineError::Stopping => ApiError {
-                retry_after_s: Some(RETRY_AFTER_FULL_S),
-                ..ApiError::new(Code::Stopping, EngineError::Stopping.to_string())
-            },
+            EngineError::Stopping => {
+                ApiError::new(Code::Stopping, error.to_string()).retry_after(RETRY_AFTER_FULL_S)
+            }
             EngineError::Trail(error) => error.into(),
         }
     }

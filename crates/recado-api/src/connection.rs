@@ -16,9 +16,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -26,6 +24,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::io::{InspectReader, InspectWriter};
@@ -41,32 +40,24 @@ const BUFFER_MAX_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// A header is on its way.
-    Head = 0,
+    Head,
     /// A handler has the request.
-    Busy = 1,
+    Busy,
     /// Between two requests.
-    Idle = 2,
+    Idle,
 }
 
-/// The connection's current work, and its begin. Only its own task writes to it.
+/// The connection's current work, and its begin. Only its own task uses it.
 #[derive(Debug)]
-struct Clock {
-    accepted_at: Instant,
-    phase: AtomicU8,
-    since_ms: AtomicU64,
-}
+struct Clock(Mutex<(Phase, Instant)>);
 
 impl Clock {
-    fn new() -> Self {
-        Clock {
-            accepted_at: Instant::now(),
-            phase: AtomicU8::new(Phase::Head as u8),
-            since_ms: AtomicU64::new(0),
-        }
+    fn enter(&self, phase: Phase) {
+        *self.0.lock() = (phase, Instant::now());
     }
 
     fn is_idle(&self) -> bool {
-        self.phase.load(Ordering::Relaxed) == Phase::Idle as u8
+        self.0.lock().0 == Phase::Idle
     }
 
     /// The first byte of the next header ends the silence.
@@ -83,19 +74,12 @@ impl Clock {
         }
     }
 
-    fn enter(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::Relaxed);
-        let since_ms = u64::try_from(self.accepted_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.since_ms.store(since_ms, Ordering::Relaxed);
-    }
-
     /// The time when the connection has used up its time; a busy one has all it wants.
     fn deadline(&self, limits: &ServeLimits) -> Option<Instant> {
-        let since = self.accepted_at + Duration::from_millis(self.since_ms.load(Ordering::Relaxed));
-        match self.phase.load(Ordering::Relaxed) {
-            phase if phase == Phase::Head as u8 => Some(since + limits.header_timeout),
-            phase if phase == Phase::Idle as u8 => Some(since + limits.idle_timeout),
-            _ => None,
+        match *self.0.lock() {
+            (Phase::Head, since) => Some(since + limits.header_timeout),
+            (Phase::Idle, since) => Some(since + limits.idle_timeout),
+            (Phase::Busy, _) => None,
         }
     }
 }
@@ -109,7 +93,7 @@ pub(crate) async fn serve_connection(
     closing: CancellationToken,
     proof: &Proof,
 ) {
-    let clock = Arc::new(Clock::new());
+    let clock = Arc::new(Clock(Mutex::new((Phase::Head, Instant::now()))));
     let read_clock = clock.clone();
     let stream = InspectReader::new(stream, move |_| read_clock.on_read());
     let written_clock = clock.clone();

@@ -23,7 +23,7 @@ use tower::Service;
 use crate::answer::ApiError;
 use crate::connections::Proof;
 use crate::state::ApiOptions;
-use crate::wrong_tokens::{Throttled, WrongTokens};
+use crate::wrong_tokens::{WINDOW, WrongTokens};
 
 /// The secret that callers show. Its `Debug` keeps it.
 #[derive(Clone)]
@@ -54,32 +54,25 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Names by which callers may address the server when there is no token.
+/// Names by which callers may address the server when there is no token, with any port. Without a list every name
+/// serves: the server is meant to be reached from other machines.
 #[derive(Clone, Debug, Default)]
-pub enum Hosts {
-    /// Whatever they call it: the server is meant to be reached from other machines.
-    #[default]
-    Any,
-    /// One of these, with any port.
-    Only(Arc<[String]>),
-}
+pub struct Hosts(Option<Arc<[String]>>);
 
 impl Hosts {
     /// This machine's names for itself, and `more`, when the server listens on a loopback address.
     pub fn at(listening: SocketAddr, more: &[String]) -> Self {
         if !listening.ip().is_loopback() {
-            return Hosts::Any;
+            return Hosts::default();
         }
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
         let own = own.into_iter().chain([host_of(&listening.to_string()).to_owned()]);
-        Hosts::Only(own.chain(more.iter().map(|name| name.to_ascii_lowercase())).collect())
+        Hosts(Some(own.chain(more.iter().map(|name| name.to_ascii_lowercase())).collect()))
     }
 
     fn allow(&self, host: &str) -> bool {
-        match self {
-            Hosts::Any => true,
-            Hosts::Only(names) => names.iter().any(|name| name.eq_ignore_ascii_case(host)),
-        }
+        let Hosts(names) = self;
+        names.as_ref().is_none_or(|names| names.iter().any(|name| name.eq_ignore_ascii_case(host)))
     }
 }
 
@@ -103,16 +96,7 @@ pub(crate) struct Gate {
 pub(crate) type Gated<F> = Either<BoxFuture<'static, Result<Response, Infallible>>, F>;
 
 /// A refusal, and the wait before it is given.
-struct Refusal {
-    refused: ApiError,
-    delay: Duration,
-}
-
-impl From<ApiError> for Refusal {
-    fn from(refused: ApiError) -> Self {
-        Refusal { refused, delay: Duration::ZERO }
-    }
-}
+type DelayedRefusal = (ApiError, Duration);
 
 impl Gate {
     pub fn new(options: &ApiOptions) -> Self {
@@ -130,7 +114,7 @@ impl Gate {
                 self.prove(&request);
                 Either::Right(behind.call(request))
             }
-            Err(Refusal { refused, delay }) => Either::Left(Box::pin(async move {
+            Err((refused, delay)) => Either::Left(Box::pin(async move {
                 if !delay.is_zero() {
                     tokio::time::sleep(delay).await;
                 }
@@ -139,7 +123,7 @@ impl Gate {
         }
     }
 
-    fn check(&self, request: &Request) -> Result<(), Refusal> {
+    fn check(&self, request: &Request) -> Result<(), DelayedRefusal> {
         let (path, headers) = (request.uri().path(), request.headers());
         match &self.token {
             Some(token) => {
@@ -147,22 +131,23 @@ impl Gate {
                 if guarded && !token.is_shown_in(headers) { Err(self.refuse_token(request)) } else { Ok(()) }
             }
             None if path == "/healthz" => Ok(()),
-            None => Ok(self.check_names(headers)?),
+            None => self.check_names(headers).map_err(|refused| (refused, Duration::ZERO)),
         }
     }
 
-    fn refuse_token(&self, request: &Request) -> Refusal {
+    fn refuse_token(&self, request: &Request) -> DelayedRefusal {
         let is_guess = request.headers().contains_key(AUTHORIZATION);
         let address = request.extensions().get::<Proof>().map(Proof::address).filter(|_| is_guess);
         match address.and_then(|address| self.wrong_tokens.note(address)) {
-            Some(Throttled { delay, retry_after }) => {
+            Some(delay) => {
                 let detail =
                     "this address sent too many wrong tokens; send the right one, or come back later";
                 let problem = Problem::new(Code::TooManyWrongTokens, detail);
-                Refusal { refused: ApiError::after(problem, retry_after), delay }
+                (ApiError::after(problem, WINDOW), delay)
             }
             None => {
-                ApiError::new(Code::Unauthorized, "send the token as `Authorization: Bearer <token>`").into()
+                let detail = "send the token as `Authorization: Bearer <token>`";
+                (ApiError::new(Code::Unauthorized, detail), Duration::ZERO)
             }
         }
     }

@@ -43,80 +43,15 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use recado_wire::Code;
 use tower::layer::layer_fn;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::answer::{ApiError, shown_name};
 use crate::gate::Gate;
+use crate::handlers::described;
 use crate::handlers::metrics::MetricsService;
-use crate::handlers::{
-    accounts, alerts, archive, audit, batch, bulk, calls, decisions, dlq, endpoints, events, holds, jobs,
-    kpis, leases, metrics, nodes, probes, providers, routes as route_handlers, tenants,
-};
 
 pub use gate::{EmptyToken, Hosts, Token};
 pub use serve::{ServeLimits, serve};
 pub use state::{ApiLimits, ApiOptions, ApiState};
-
-/// Every route there is. Each is added with its description, so that none can be missing from the document.
-fn described() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::with_openapi(openapi::preface())
-        .routes(routes!(jobs::enqueue, jobs::list))
-        .routes(routes!(batch::enqueue_batch))
-        .routes(routes!(jobs::show, jobs::cancel))
-        .routes(routes!(jobs::audit))
-        .routes(routes!(leases::lease))
-        .routes(routes!(leases::settle))
-        .routes(routes!(leases::succeed))
-        .routes(routes!(leases::fail))
-        .routes(routes!(leases::extend))
-        .routes(routes!(decisions::decide))
-        .routes(routes!(dlq::list))
-        .routes(routes!(dlq::stats))
-        .routes(routes!(archive::export))
-        .routes(routes!(archive::import))
-        .routes(routes!(bulk::replay))
-        .routes(routes!(bulk::discard))
-        .routes(routes!(bulk::list))
-        .routes(routes!(bulk::show, bulk::stop))
-        .routes(routes!(dlq::show))
-        .routes(routes!(dlq::replay))
-        .routes(routes!(dlq::discard))
-        .routes(routes!(endpoints::add, endpoints::list))
-        .routes(routes!(endpoints::show, endpoints::change, endpoints::remove))
-        .routes(routes!(endpoints::enable))
-        .routes(routes!(endpoints::test))
-        .routes(routes!(events::listen))
-        .routes(routes!(calls::call))
-        .routes(routes!(accounts::list))
-        .routes(routes!(accounts::clear))
-        .routes(routes!(providers::list))
-        .routes(routes!(providers::show))
-        .routes(routes!(providers::turn))
-        .routes(routes!(providers::pause))
-        .routes(routes!(providers::resume))
-        .routes(routes!(providers::permit))
-        .routes(routes!(providers::success))
-        .routes(routes!(providers::failure))
-        .routes(routes!(holds::list))
-        .routes(routes!(holds::lift))
-        .routes(routes!(route_handlers::list))
-        .routes(routes!(route_handlers::pause))
-        .routes(routes!(route_handlers::resume))
-        .routes(routes!(tenants::list))
-        .routes(routes!(tenants::show, tenants::set))
-        .routes(routes!(nodes::list))
-        .routes(routes!(alerts::list))
-        .routes(routes!(audit::list))
-        .routes(routes!(audit::erase))
-        .routes(routes!(kpis::show))
-        .routes(routes!(metrics::metrics))
-        .routes(routes!(probes::healthz))
-        .routes(routes!(probes::readyz))
-        .routes(routes!(probes::openapi_json))
-        .routes(routes!(dashboard::index))
-        .routes(routes!(dashboard::asset))
-}
 
 /// The API's description of itself, as it is served.
 pub fn openapi() -> serde_json::Value {

@@ -1,6 +1,6 @@
 //! Counters of one shard since it was last merged into the aggregate. A fact is counted here first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use recado_core::breaker::BreakerChange;
 use recado_core::reason::clip;
@@ -46,20 +46,13 @@ pub struct RouteShard {
 #[derive(Clone, Debug, Default)]
 pub struct PathCounters {
     /// By method and status; a handful.
-    pub answers: Vec<((&'static str, u16), u64)>,
+    pub answers: BTreeMap<(&'static str, u16), u64>,
     pub round_trips: Histogram<RoundTrips>,
 }
 
 impl PathCounters {
-    fn count_answer(&mut self, method: &'static str, status: u16, count: u64) {
-        match self.answers.iter_mut().find(|(kind, _)| *kind == (method, status)) {
-            Some((_, known)) => *known += count,
-            None => self.answers.push(((method, status), count)),
-        }
-    }
-
     pub fn add(&mut self, other: &Self) {
-        other.answers.iter().for_each(|((method, status), count)| self.count_answer(method, *status, *count));
+        other.answers.iter().for_each(|(kind, count)| *self.answers.entry(*kind).or_default() += count);
         self.round_trips.add(&other.round_trips);
     }
 }
@@ -134,7 +127,7 @@ impl ShardCounters {
             Fact::WritesRejected { writes } => self.incidents.writes_rejected += writes,
             Fact::Served { method, path, status, took } => {
                 let path = entry_of(&mut self.paths, path);
-                path.count_answer(method_label(method), status, 1);
+                *path.answers.entry((method_label(method), status)).or_default() += 1;
                 path.round_trips.record_time(took);
             }
         }

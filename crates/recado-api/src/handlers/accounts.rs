@@ -3,22 +3,12 @@
 use recado_engine::notify::accounts;
 use recado_wire::accounts::{Account, AccountList, AccountQuery};
 
-use crate::answer::{self, ApiError, ApiResult, shown_name};
-use crate::extract::{Actor, CheckedQuery, TwoPathSegments};
-use crate::openapi::{AccountNotMarked, ActorHeader, ReadProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 fn show_account(account: &accounts::Account) -> Account {
-    Account {
-        provider: account.provider.clone(),
-        company_id: account.company_id.clone(),
-        status: account.status.clone(),
-        since: account.since,
-        reason: account.reason.clone(),
-        error_code: account.error_code.clone(),
-        route: account.route.clone(),
-        job_id: account.job_id.clone(),
-    }
+    let accounts::Account { provider, company_id, status, since, reason, error_code, route, job_id } =
+        account.clone();
+    Account { provider, company_id, status, since, reason, error_code, route, job_id }
 }
 
 /// Accounts that are marked, and why.

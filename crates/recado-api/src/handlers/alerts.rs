@@ -4,11 +4,8 @@ use recado_observe::alerts::{Subject, Unit};
 use recado_observe::{Firing, Rule, Severity};
 use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule, AlertSeverity, AlertUnit};
 
-use crate::answer::{self, ApiResult};
-use crate::extract::NoQuery;
+use crate::handlers::prelude::*;
 use crate::handlers::providers::millis;
-use crate::openapi::ReadProblems;
-use crate::state::ApiState;
 
 /// Firing alerts, and every rule. Where several nodes share the store, as the node that runs the alerts last
 /// said.

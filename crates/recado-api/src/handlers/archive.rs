@@ -7,28 +7,22 @@
 use std::io;
 
 use axum::body::Body;
-use axum::extract::Request;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::stream;
 use recado_engine::dlq::archive::Imported;
 use recado_store::PageRequest;
+use recado_wire::NDJSON;
 use recado_wire::archive::{
     CSV, ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportItem, ImportResult,
 };
 use recado_wire::dlq::{DeadLetter, DeadLetterFilter};
-use recado_wire::{Code, NDJSON, Problem};
 
-use crate::answer::{ApiError, ApiResult};
-use crate::answer_memory::Reader;
-use crate::body::{self, Format};
 use crate::csv;
-use crate::extract::{Actor, CheckedQuery};
 use crate::handlers::batch;
 use crate::handlers::dlq::store_filter;
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Entries that are asked of the store at a time, if they are small.
 const PAGE_ENTRIES: usize = 50;

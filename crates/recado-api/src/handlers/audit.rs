@@ -3,18 +3,11 @@
 use recado_audit::{Identity, Order, Query, Subject};
 use recado_core::words::counted;
 use recado_engine::audit::{Erasing, ErasureOrder, TrailPlace, TrailRecord};
-use recado_wire::PAGE_ITEMS_DEFAULT;
 use recado_wire::audit::{
     ArchivedRecord, AuditItem, AuditList, AuditOrder, AuditQuery, AuditSubject, ErasureDone, ErasureRequest,
 };
 
-use crate::answer::{self, ApiError, ApiResult};
-use crate::answer_memory::AnswerPermit;
-use crate::body::Json;
-use crate::cursor::{self, List};
-use crate::extract::{Actor, CheckedQuery};
-use crate::openapi::{ActorHeader, ErasureConflict, ReadProblems, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Steps at most that one record is read as.
 const STEPS_MAX: usize = 4;

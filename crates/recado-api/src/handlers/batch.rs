@@ -2,23 +2,17 @@
 
 use std::fmt;
 
-use axum::extract::Request;
 use recado_core::TraceParent;
 use recado_core::json::JsonKind;
 use recado_engine::{Accepted, Submission};
+use recado_wire::BATCH_JOBS_MAX;
 use recado_wire::jobs::{BatchAnswer, BatchItem, JobRequest};
 use recado_wire::read::NotJson;
-use recado_wire::{BATCH_JOBS_MAX, Code};
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::answer::{ApiError, ApiResult};
-use crate::answer_memory::Reader;
-use crate::body::{self, Format, Received};
-use crate::extract;
 use crate::handlers::jobs::{read_outcome, read_submission};
-use crate::openapi::WriteProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Bodies up to this size are read where they arrive; larger ones would hold up the other connections.
 const READ_IN_PLACE_MAX_BYTES: usize = 16 << 10;

@@ -1,6 +1,5 @@
 //! Many dead letters at once: replay, discard, look, stop.
 
-use axum::http::StatusCode;
 use recado_core::DeadLetter;
 use recado_engine::dlq::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
 use recado_wire::bulk::{
@@ -9,12 +8,7 @@ use recado_wire::bulk::{
 };
 use recado_wire::dlq::DeadLetterFilter;
 
-use crate::answer::{self, ApiError, ApiResult, shown_name};
-use crate::answer_memory::AnswerPermit;
-use crate::body::Json;
-use crate::extract::{Actor, InPath, NoQuery};
-use crate::openapi::{ActorHeader, NoSuchBulkAct, ReadProblems, TooManyBulkActs, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Entries that a dry run shows.
 const SAMPLE_ENTRIES: usize = 10;

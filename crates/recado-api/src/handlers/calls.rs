@@ -2,21 +2,14 @@
 
 use std::time::Duration;
 
-use axum::extract::Request;
 use recado_core::Failure;
 use recado_engine::Submission;
 use recado_engine::attempt::calls::{Call, CallRefused, Called};
 use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
 use recado_wire::read::{self, Faults, Read};
-use recado_wire::{Code, Problem};
 
-use crate::answer::{ApiError, ApiResult};
-use crate::answer_memory::Reader;
-use crate::body;
-use crate::extract;
+use crate::handlers::prelude::*;
 use crate::handlers::providers::millis;
-use crate::openapi::CallProblems;
-use crate::state::ApiState;
 
 /// Ask a provider and wait: its answer, or the last good one, or when to come back.
 #[utoipa::path(

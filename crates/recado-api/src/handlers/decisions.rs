@@ -1,14 +1,10 @@
 //! The stateless rule for process engines.
 
-use axum::extract::Request;
 use recado_core::tiss_decision::SubmissionFailure;
 use recado_wire::decisions::{Decision, DecisionRequest, ROUTE_DEFAULT};
 use recado_wire::read::{self, Read, suggest};
 
-use crate::answer::{self, ApiError, ApiResult};
-use crate::body;
-use crate::openapi::WriteProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Retry a failed submission or not, and when. Keeps nothing but the audit record.
 #[utoipa::path(

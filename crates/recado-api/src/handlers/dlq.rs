@@ -1,6 +1,5 @@
 //! The dead letter queue: look, count, replay, discard.
 
-use axum::http::StatusCode;
 use recado_core::{Damage, DeadLetterState, JobId, Status};
 use recado_engine::dlq::operator::Replay;
 use recado_store::PageRequest;
@@ -11,16 +10,7 @@ use recado_wire::dlq::{
 };
 use recado_wire::jobs::Archived;
 
-use crate::answer::{self, ApiError, ApiResult};
-use crate::answer_memory::{AnswerPermit, ItemPermit};
-use crate::body::{Json, OptionalJson, given};
-use crate::cursor::{self, List};
-use crate::extract::{Actor, CheckedQuery, InPath, NoQuery};
-use crate::openapi::{
-    ActorHeader, DiscardConflict, NoSuchDeadLetter, ReadProblems, ReplayConflict, WriteProblems,
-};
-use crate::state::ApiState;
-use recado_wire::{Code, PAGE_ITEMS_DEFAULT};
+use crate::handlers::prelude::*;
 
 /// The refusal for a missing entry: its place, if it was archived.
 async fn no_such_entry(api: &ApiState, id: &JobId) -> ApiError {
@@ -105,10 +95,9 @@ pub async fn stats(api: ApiState, CheckedQuery(query): CheckedQuery<DeadLetterSt
     };
     let groups = api.engine.inspect().dead_letter_groups(stored_by, filter).await?;
     let total = groups.iter().map(|group| group.count).sum();
-    let show = |group: recado_store::DeadLetterGroup| DeadLetterGroup {
-        key: group.key,
-        count: group.count,
-        example_reason: group.example_reason,
+    let show = |group: recado_store::DeadLetterGroup| {
+        let recado_store::DeadLetterGroup { key, count, example_reason } = group;
+        DeadLetterGroup { key, count, example_reason }
     };
     let hours = api.engine.dlq.rate.entries_per_hour().await?.into_iter();
     let per_hour = hours.map(|(hour, count)| DeadLettersInHour { hour, count }).collect();

@@ -1,19 +1,12 @@
 //! Webhook endpoints: add, look at, change, switch on, try out, remove.
 
-use axum::http::StatusCode;
 use recado_engine::endpoint_admin::{EndpointDraft, EndpointRefusal, Tested, is_yes};
 use recado_engine::notify::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
 };
-use recado_wire::{Code, PAGE_ITEMS_DEFAULT};
 
-use crate::answer::{self, ApiError, ApiResult, shown_name};
-use crate::body::Json;
-use crate::cursor::{self, List};
-use crate::extract::{Actor, CheckedQuery, InPath, NoQuery};
-use crate::openapi::{ActorHeader, NoSuchEndpoint, ReadProblems, TooManyEndpoints, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Shows an endpoint without its secrets.
 fn show_endpoint(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {

@@ -19,10 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::answer::{ApiError, ApiResult};
-use crate::extract::CheckedQuery;
-use crate::openapi::ReadProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Keeps nginx-like proxies from buffering events.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");

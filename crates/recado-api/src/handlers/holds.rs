@@ -1,16 +1,10 @@
 //! Holds that answers from outside imposed: listed, and lifted by an operator.
 
 use recado_engine::{HeldScope, OutsideHold, Receiver};
-use recado_wire::PAGE_ITEMS_DEFAULT;
 use recado_wire::holds::{Hold, HoldList, HoldQuery, HoldScope};
 use recado_wire::providers::PauseRequest;
 
-use crate::answer::{self, ApiError, ApiResult, shown_name};
-use crate::body::Reason;
-use crate::cursor::{self, List};
-use crate::extract::{Actor, CheckedQuery, InPath};
-use crate::openapi::{ActorHeader, NoSuchHold, ReadProblems, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 fn show(hold: OutsideHold) -> Hold {
     let (scope, company_id, endpoint_id, host) = match hold.scope {

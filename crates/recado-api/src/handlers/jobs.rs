@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::response::Response;
 use recado_audit::Query;
 use recado_core::{JobId, Status, Timestamp, TraceParent};
@@ -14,19 +12,10 @@ use recado_wire::jobs::{
     Attempt, HeldBy, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView, WaitingFor,
 };
 use recado_wire::read::{self, Read};
-use recado_wire::{Code, PAGE_ITEMS_DEFAULT};
 
-use crate::answer::{self, ApiError, ApiResult};
-use crate::answer_memory::{AnswerPermit, ItemPermit};
-use crate::body;
-use crate::cursor::{self, List};
-use crate::extract::{self, Actor, CheckedQuery, InPath, NoQuery};
 use crate::handlers::dlq::show_archived;
+use crate::handlers::prelude::*;
 use crate::handlers::providers::waiting_for;
-use crate::openapi::{
-    ActorHeader, EnqueueConflict, NoSuchJob, NothingOnRecord, ReadProblems, TooLateToCancel, WriteProblems,
-};
-use crate::state::ApiState;
 
 /// Time that one page of a list looks for matches that are few and far between.
 const SEARCH_MAX: Duration = Duration::from_millis(60);

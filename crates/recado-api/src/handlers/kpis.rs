@@ -9,11 +9,8 @@ use recado_wire::kpis::{
     WINDOW_DEFAULT_MS,
 };
 
-use crate::answer::{self, ApiError, ApiResult};
-use crate::extract::CheckedQuery;
+use crate::handlers::prelude::*;
 use crate::handlers::providers::millis;
-use crate::openapi::{NoSuchRoute, ReadProblems};
-use crate::state::ApiState;
 
 /// Success after retry, mean attempts, lost share, time to success, and the technical figures, each
 /// beside its target.
@@ -62,33 +59,22 @@ fn show_course_part(part: &kpis::TimeSeriesPoint) -> CoursePart {
 }
 
 fn show_route_flow(flow: kpis::RouteFlow) -> RouteFlow {
-    RouteFlow {
-        route: flow.route.into(),
-        attempts: flow.attempts,
-        failed: flow.failed,
-        sent: flow.sent,
-        dead: flow.buried,
-    }
+    let kpis::RouteFlow { route, attempts, failed, sent, buried } = flow;
+    RouteFlow { route: route.into(), attempts, failed, sent, dead: buried }
 }
 
 fn show_figure(figure: Figure) -> Kpi {
-    let (at_least, at_most) = match figure.target {
+    let Figure { value, target, verdict, volume, min_volume } = figure;
+    let (at_least, at_most) = match target {
         Target::AtLeast(least) => (Some(least), None),
         Target::AtMost(most) => (None, Some(most)),
     };
-    Kpi {
-        value: figure.value,
-        at_least,
-        at_most,
-        met: (figure.verdict != Verdict::TooFew).then_some(figure.verdict == Verdict::Met),
-        verdict: match figure.verdict {
-            Verdict::Met => KpiVerdict::Met,
-            Verdict::Missed => KpiVerdict::Missed,
-            Verdict::TooFew => KpiVerdict::TooFew,
-        },
-        volume: figure.volume,
-        min_volume: figure.min_volume,
-    }
+    let (verdict, met) = match verdict {
+        Verdict::Met => (KpiVerdict::Met, Some(true)),
+        Verdict::Missed => (KpiVerdict::Missed, Some(false)),
+        Verdict::TooFew => (KpiVerdict::TooFew, None),
+    };
+    Kpi { value, at_least, at_most, met, verdict, volume, min_volume }
 }
 
 fn show_dead_letter_flow(flow: kpis::DeadLetterFlow) -> DeadLetterFlow {

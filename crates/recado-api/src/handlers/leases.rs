@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use axum::extract::Request;
 use recado_core::{LeaseToken, RouteName};
 use recado_engine::attempt::worker_leases::{self, Report, Reported};
 use recado_wire::SETTLE_REPORTS_MAX;
@@ -13,13 +12,8 @@ use recado_wire::leases::{
 };
 use recado_wire::read::{self, Faults, Read};
 
-use crate::answer::{self, ApiError, ApiResult};
-use crate::answer_memory::Reader;
-use crate::body::{self, Format, Json, OptionalJson};
-use crate::extract::InPath;
 use crate::handlers::batch::split;
-use crate::openapi::{LeaseLost, NotALeaseToken, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Lease jobs of routes that workers deliver, waiting for the first if asked to.
 #[utoipa::path(

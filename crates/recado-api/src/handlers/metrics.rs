@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::MatchedPath;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
@@ -14,10 +14,8 @@ use pin_project_lite::pin_project;
 use recado_observe::{Fact, OTHER};
 use tower::Service;
 
-use crate::answer;
 use crate::gate::{Gate, Gated};
-use crate::openapi::ReadProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Every figure in Prometheus's text format. Companies are named here, so it asks for the token like the rest.
 #[utoipa::path(

@@ -3,10 +3,7 @@
 use recado_engine::duties::nodes::Health;
 use recado_wire::nodes::{Node, NodeHealth, NodeList};
 
-use crate::answer::{self, ApiResult};
-use crate::extract::NoQuery;
-use crate::openapi::ReadProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// The nodes that share the store: version, health, share of the work.
 #[utoipa::path(

@@ -3,15 +3,13 @@
 use std::sync::LazyLock;
 
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use recado_store::Counts;
 use recado_wire::health::{Health, JobCounts, Readiness, Ready, StoreState};
 
-use crate::answer::{self, ApiResult};
-use crate::openapi::GateProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// The process is alive. Asks nothing of the store, so that a slow disk gets no process killed.
 #[utoipa::path(get, path = "/healthz", tag = "probes", operation_id = "getHealth", responses((status = 200, body = Health)))]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use recado_core::RouteName;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
+use recado_engine::admission::admin::PermitAnswer;
 use recado_engine::admission::provider::{CompanySlots, Pause, ProviderTerms, ProviderView};
 use recado_engine::{HoldCause, HoldReason, LimitKind, PauseScope};
 use recado_store::TenantFilter;
@@ -15,11 +16,7 @@ use recado_wire::providers::{
     ProviderLimits, ProviderList, RateLimit, SuccessReport,
 };
 
-use crate::answer::{self, ApiError, ApiResult, shown_name};
-use crate::body::{Json, OptionalJson, Reason, given};
-use crate::extract::{Actor, InPath, NoQuery};
-use crate::openapi::{ActorHeader, BreakerMissing, NoSuchProvider, ReadProblems, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 fn no_such_provider(api: &ApiState, name: &str) -> ApiError {
     let name = shown_name(name);
@@ -210,12 +207,8 @@ pub async fn resume(api: ApiState, name: InPath<String>, actor: Actor, Reason(re
 )]
 pub async fn permit(api: ApiState, name: InPath<String>) -> ApiResult {
     let permit = api.engine.gate.permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
-    answer::ok(&Permit {
-        permitted: permit.permitted,
-        state: permit.state,
-        reason: permit.reason,
-        retry_after_ms: permit.retry_after.map(millis),
-    })
+    let PermitAnswer { permitted, state, reason, retry_after } = permit;
+    answer::ok(&Permit { permitted, state, reason, retry_after_ms: retry_after.map(millis) })
 }
 
 /// A permitted call went well.

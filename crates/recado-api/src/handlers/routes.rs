@@ -5,12 +5,8 @@ use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::PauseRequest;
 use recado_wire::routes::{Route, RouteList, RoutePolicy};
 
-use crate::answer::{self, ApiError, ApiResult, shown_name};
-use crate::body::Reason;
-use crate::extract::{Actor, InPath, NoQuery};
+use crate::handlers::prelude::*;
 use crate::handlers::providers::{millis, show_pause, waiting_for};
-use crate::openapi::{ActorHeader, NoSuchRoute, ReadProblems, WriteProblems};
-use crate::state::ApiState;
 
 fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
     let engine = &api.engine;

@@ -6,22 +6,15 @@ use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, RouteName};
 use recado_engine::admission::tenant_limits::{TenantTerms, TermsChange};
 use recado_store::{DeadLetterFilter, GroupBy, TenantFilter, TenantView};
-use recado_wire::PAGE_ITEMS_DEFAULT;
 use recado_wire::components::Name;
 use recado_wire::jobs::WaitingFor;
 use recado_wire::tenants::{
     Tenant, TenantChange, TenantList, TenantQuery, TenantRoute, TenantStats, WEIGHT_MAX,
 };
 
-use crate::answer::{self, ApiError, ApiResult, shown_name};
-use crate::answer_memory::ItemPermit;
-use crate::body::{Json, given};
-use crate::cursor::{self, List};
-use crate::extract::{Actor, CheckedQuery, InPath, NoQuery};
 use crate::handlers::jobs::why_due_and_waiting;
+use crate::handlers::prelude::*;
 use crate::handlers::providers::waiting_for;
-use crate::openapi::{ActorHeader, ReadProblems, UnknownCompany, WriteProblems};
-use crate::state::ApiState;
 
 const _: () = assert!(WEIGHT_MAX == recado_engine::admission::tenant_limits::WEIGHT_MAX);
 
