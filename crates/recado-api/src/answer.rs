@@ -10,11 +10,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use recado_core::reason::clip;
-use recado_engine::EngineError;
-use recado_engine::TrailError;
+use recado_engine::{EngineError, TrailError};
 use recado_store::StoreError;
 use recado_wire::problem::PROBLEM_JSON;
-use recado_wire::read::NotJson;
+use recado_wire::read::{FAULTS_MAX, NotJson};
 use recado_wire::{Code, FieldFault, Problem};
 use serde::Serialize;
 
@@ -39,25 +38,23 @@ pub(crate) fn written(status: StatusCode, json: impl Into<Bytes>) -> Response {
 }
 
 /// A value as JSON.
-pub(crate) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
+pub(crate) fn write<T: Serialize>(value: &T) -> ApiResult<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| {
         tracing::error!(%error, "cannot write an answer");
         ApiError::new(Code::Internal, "the answer cannot be written; the log says more")
     })
 }
 
-pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
-    write(value).map_or_else(ApiError::into_response, |json| written(status, json))
+pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> ApiResult {
+    write(value).map(|json| written(status, json))
 }
 
 /// Answers 204 No Content.
-pub(crate) fn done() -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
+pub(crate) fn done() -> ApiResult {
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-pub(crate) fn ok<T: Serialize>(value: &T) -> Response {
+pub(crate) fn ok<T: Serialize>(value: &T) -> ApiResult {
     json(StatusCode::OK, value)
 }
 
@@ -68,6 +65,9 @@ const NAME_SHOWN_MAX_BYTES: usize = 128;
 pub(crate) fn shown_name(name: &str) -> &str {
     clip(name, NAME_SHOWN_MAX_BYTES)
 }
+
+/// The answer of a handler.
+pub(crate) type ApiResult<T = Response> = Result<T, ApiError>;
 
 /// A refusal of a request, answered as a problem.
 #[derive(Debug)]
@@ -90,8 +90,22 @@ impl ApiError {
         ApiError::invalid(vec![FieldFault { pointer: pointer.to_owned(), message: message.into() }])
     }
 
+    /// Faults that the engine found, each with its place; as many as are told.
+    pub fn faulty(faults: impl IntoIterator<Item = (String, String)>) -> Self {
+        let fault = |(pointer, message)| FieldFault { pointer, message };
+        ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
+    }
+
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        ApiError::new(Code::NotFound, detail)
+    }
+
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        ApiError::new(Code::Conflict, detail)
+    }
+
     pub fn no_such_job(id: &str) -> Self {
-        ApiError::new(Code::NotFound, format!("there is no job `{}`", shown_name(id)))
+        ApiError::not_found(format!("there is no job `{}`", shown_name(id)))
     }
 
     pub fn stale() -> Self {
@@ -99,18 +113,22 @@ impl ApiError {
     }
 
     pub fn busy(detail: impl Into<String>) -> Self {
-        ApiError { retry_after_s: Some(RETRY_AFTER_SOON_S), ..ApiError::new(Code::Overloaded, detail) }
+        ApiError::new(Code::Overloaded, detail).retry_after(RETRY_AFTER_SOON_S)
     }
 
     /// Refuses because the store failed this time; a repetition may succeed.
     pub fn again_soon(detail: impl Into<String>) -> Self {
-        ApiError { retry_after_s: Some(RETRY_AFTER_SOON_S), ..ApiError::new(Code::StoreUnavailable, detail) }
+        ApiError::new(Code::StoreUnavailable, detail).retry_after(RETRY_AFTER_SOON_S)
     }
 
     /// Refuses with a time to come back, in whole seconds and at least one.
     pub fn after(problem: Problem, wait: Duration) -> Self {
         let whole_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        ApiError { retry_after_s: Some(whole_s.max(1)), ..problem.into() }
+        ApiError::from(problem).retry_after(whole_s.max(1))
+    }
+
+    fn retry_after(self, seconds: u64) -> Self {
+        ApiError { retry_after_s: Some(seconds), ..self }
     }
 
     pub fn into_problem(self) -> Problem {
@@ -143,7 +161,7 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(_) => (Code::StoreUnavailable, RETRY_AFTER_SOON_S),
             StoreError::Broken(_) | StoreError::Fenced => (Code::StoreBroken, RETRY_AFTER_FULL_S),
         };
-        ApiError { retry_after_s: Some(retry_after_s), ..ApiError::new(code, error.to_string()) }
+        ApiError::new(code, error.to_string()).retry_after(retry_after_s)
     }
 }
 
@@ -151,10 +169,9 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Store(error) => error.into(),
-            EngineError::Stopping => ApiError {
-                retry_after_s: Some(RETRY_AFTER_FULL_S),
-                ..ApiError::new(Code::Stopping, EngineError::Stopping.to_string())
-            },
+            EngineError::Stopping => {
+                ApiError::new(Code::Stopping, error.to_string()).retry_after(RETRY_AFTER_FULL_S)
+            }
             EngineError::Trail(error) => error.into(),
         }
     }
@@ -164,7 +181,7 @@ impl From<TrailError> for ApiError {
     fn from(error: TrailError) -> Self {
         match error {
             TrailError::Store(error) => error.into(),
-            TrailError::None => ApiError::new(Code::NotFound, error.to_string()),
+            TrailError::None => ApiError::not_found(error.to_string()),
             TrailError::Files(_) | TrailError::CutOff => {
                 tracing::error!(%error, "cannot use the audit trail");
                 ApiError::again_soon("the audit trail's files cannot be used right now; the log says why")
@@ -175,10 +192,8 @@ impl From<TrailError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let json = serde_json::to_vec(&self.problem).unwrap_or_default();
-        let mut response = Response::new(Body::from(json));
-        *response.status_mut() =
-            StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = written(status, serde_json::to_vec(&self.problem).unwrap_or_default());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = self.retry_after_s {

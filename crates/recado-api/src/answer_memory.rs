@@ -7,6 +7,7 @@
 //! take nothing hold back neither other addresses nor, for long, requests from their own.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,6 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::{self, ApiError};
+use crate::answer::{self, ApiError, ApiResult};
 use crate::connections::Proof;
 use crate::state::ApiState;
 
@@ -47,31 +47,19 @@ const READER_GRACE: Duration = Duration::from_secs(5);
 /// Pause between two looks at what may be cut off by now.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The kind of an answer, by the room that it needs at most while it is read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
-    /// A page of the store: [`recado_store::PAGE_MAX_BYTES`] and one item more, twice.
-    Page,
-    /// A job or a dead letter, twice.
-    Item,
+/// The kind of an answer, by the room that it needs at most while it is read and written. Pages leave a part of each
+/// bound to items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Size {
+    bytes: usize,
+    left_to_others_bytes: usize,
 }
 
-impl Size {
-    fn bytes(self) -> usize {
-        match self {
-            Size::Page => 16 << 20,
-            Size::Item => 4 << 20,
-        }
-    }
+/// A page of the store: [`recado_store::PAGE_MAX_BYTES`] and one item more, twice.
+const PAGE: Size = Size { bytes: 16 << 20, left_to_others_bytes: LEFT_TO_ITEMS_BYTES };
 
-    /// The part of a bound that answers of this kind may fill.
-    fn within(self, max_bytes: usize) -> usize {
-        match self {
-            Size::Page => max_bytes - LEFT_TO_ITEMS_BYTES,
-            Size::Item => max_bytes,
-        }
-    }
-}
+/// A job or a dead letter, twice.
+const ITEM: Size = Size { bytes: 4 << 20, left_to_others_bytes: 0 };
 
 /// The room of all large answers.
 #[derive(Debug, Default)]
@@ -92,22 +80,8 @@ struct AddressAnswers {
     bytes: usize,
     /// By number: the oldest first.
     answers: BTreeMap<u64, Answer>,
-    /// Requests that wait for memory, by number: the oldest goes first.
-    waiting_for_pages: BTreeSet<u64>,
-    waiting_for_items: BTreeSet<u64>,
-}
-
-impl AddressAnswers {
-    fn line(&mut self, size: Size) -> &mut BTreeSet<u64> {
-        match size {
-            Size::Page => &mut self.waiting_for_pages,
-            Size::Item => &mut self.waiting_for_items,
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.answers.is_empty() && self.waiting_for_pages.is_empty() && self.waiting_for_items.is_empty()
-    }
+    /// Requests that wait for memory: of each size the oldest goes first.
+    waiting: BTreeSet<(Size, u64)>,
 }
 
 #[derive(Debug)]
@@ -116,7 +90,7 @@ struct Answer {
     /// The time when it was written; absent while it is being read from the store.
     written_at: Option<Instant>,
     /// Closes its connection.
-    cut: Option<CancellationToken>,
+    cut: CancellationToken,
 }
 
 /// The right to hold the memory of one answer, until this is dropped.
@@ -131,8 +105,7 @@ pub(crate) struct AnswerPermit {
 struct QueuePlace<'a> {
     answers: &'a AnswerMemory,
     address: IpAddr,
-    size: Size,
-    number: u64,
+    place: (Size, u64),
 }
 
 impl HeldAnswers {
@@ -142,10 +115,9 @@ impl HeldAnswers {
     }
 
     /// The bytes that are missing, and the address that has to give them up; `None` when there is enough.
-    fn missing(&self, address: IpAddr, bytes: usize, size: Size) -> Option<(IpAddr, usize)> {
-        let over = |held: usize, max_bytes| {
-            (held + bytes).checked_sub(size.within(max_bytes)).filter(|over| *over > 0)
-        };
+    fn missing(&self, address: IpAddr, size: Size) -> Option<(IpAddr, usize)> {
+        let wanted = size.bytes + size.left_to_others_bytes;
+        let over = |held: usize, max_bytes| (held + wanted).checked_sub(max_bytes).filter(|over| *over > 0);
         let own = self.addresses.get(&address).map_or(0, |own| own.bytes);
         let most = || self.addresses.iter().max_by_key(|(_, held)| held.bytes).map(|(most, _)| *most);
         match over(own, ADDRESS_ANSWERS_MAX_BYTES) {
@@ -162,10 +134,12 @@ impl HeldAnswers {
                 return;
             }
             let is_late = answer.written_at.is_some_and(|at| at + READER_GRACE <= now);
-            let Some(cut) = answer.cut.as_ref().filter(|_| is_late) else { continue };
-            if !cut.is_cancelled() {
+            if !is_late {
+                continue;
+            }
+            if !answer.cut.is_cancelled() {
                 tracing::info!(%address, bytes = answer.bytes, "An answer was cut off: its reader is slow and others need the memory");
-                cut.cancel();
+                answer.cut.cancel();
             }
             bytes = bytes.saturating_sub(answer.bytes);
         }
@@ -184,25 +158,21 @@ impl HeldAnswers {
     }
 
     fn forget_if_idle(&mut self, address: IpAddr) {
-        if self.addresses.get(&address).is_some_and(AddressAnswers::is_idle) {
+        let own = self.addresses.get(&address);
+        if own.is_some_and(|own| own.answers.is_empty() && own.waiting.is_empty()) {
             self.addresses.remove(&address);
         }
     }
 }
 
 impl AnswerMemory {
-    /// Waits for room in the line of its address.
-    async fn reserve(
-        self: &Arc<Self>,
-        address: IpAddr,
-        cut: Option<&CancellationToken>,
-        size: Size,
-    ) -> Option<AnswerPermit> {
+    /// Waits for room in the line of the reader's address.
+    async fn reserve(self: &Arc<Self>, reader: &Reader, size: Size) -> Option<AnswerPermit> {
         let deadline = Instant::now() + ROOM_WAIT;
-        let waiting = self.join_queue(address, size);
+        let waiting = self.join_queue(reader.address, size);
         loop {
             let freed = self.freed.notified();
-            if let Some(permit) = self.try_reserve(&waiting, cut) {
+            if let Some(permit) = self.try_reserve(&waiting, reader) {
                 return Some(permit);
             }
             let now = Instant::now();
@@ -215,40 +185,31 @@ impl AnswerMemory {
 
     fn join_queue(&self, address: IpAddr, size: Size) -> QueuePlace<'_> {
         let mut held = self.held.lock();
-        let number = held.next_number();
-        held.addresses.entry(address).or_default().line(size).insert(number);
-        QueuePlace { answers: self, address, size, number }
+        let place = (size, held.next_number());
+        held.addresses.entry(address).or_default().waiting.insert(place);
+        QueuePlace { answers: self, address, place }
     }
 
-    fn try_reserve(
-        self: &Arc<Self>,
-        waiting: &QueuePlace<'_>,
-        cut: Option<&CancellationToken>,
-    ) -> Option<AnswerPermit> {
-        let (address, size, mut held) = (waiting.address, waiting.size, self.held.lock());
-        if held.addresses.get_mut(&address)?.line(size).first() != Some(&waiting.number) {
+    fn try_reserve(self: &Arc<Self>, waiting: &QueuePlace<'_>, reader: &Reader) -> Option<AnswerPermit> {
+        let ((size, _), mut held) = (waiting.place, self.held.lock());
+        let line = &held.addresses.get(&reader.address)?.waiting;
+        if line.range((size, 0)..).next() != Some(&waiting.place) {
             return None;
         }
-        if let Some((payer, missing)) = held.missing(address, size.bytes(), size) {
+        if let Some((payer, missing)) = held.missing(reader.address, size) {
             held.cut(payer, missing, Instant::now());
             return None;
         }
-        Some(self.take(&mut held, address, cut, size.bytes()))
+        Some(self.take(&mut held, reader, size.bytes))
     }
 
-    fn take(
-        self: &Arc<Self>,
-        held: &mut HeldAnswers,
-        address: IpAddr,
-        cut: Option<&CancellationToken>,
-        bytes: usize,
-    ) -> AnswerPermit {
+    fn take(self: &Arc<Self>, held: &mut HeldAnswers, reader: &Reader, bytes: usize) -> AnswerPermit {
         let number = held.next_number();
         held.bytes += bytes;
-        let own = held.addresses.entry(address).or_default();
+        let own = held.addresses.entry(reader.address).or_default();
         own.bytes += bytes;
-        own.answers.insert(number, Answer { bytes, written_at: None, cut: cut.cloned() });
-        AnswerPermit { answers: self.clone(), address, number }
+        own.answers.insert(number, Answer { bytes, written_at: None, cut: reader.cut.clone() });
+        AnswerPermit { answers: self.clone(), address: reader.address, number }
     }
 }
 
@@ -256,7 +217,7 @@ impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut held = self.answers.held.lock();
         if let Some(own) = held.addresses.get_mut(&self.address) {
-            own.line(self.size).remove(&self.number);
+            own.waiting.remove(&self.place);
         }
         held.forget_if_idle(self.address);
         drop(held);
@@ -266,9 +227,8 @@ impl Drop for QueuePlace<'_> {
 
 impl AnswerPermit {
     /// Writes an answer into the memory of this permit. It gives back what it does not need now, and the rest when it has been sent.
-    pub fn ok<T: Serialize>(self, value: &T) -> Response {
-        let held = answer::write(value).map(|json| answer::written(StatusCode::OK, self.hold(json)));
-        held.unwrap_or_else(ApiError::into_response)
+    pub fn ok<T: Serialize>(self, value: &T) -> ApiResult {
+        Ok(answer::written(StatusCode::OK, self.hold(answer::write(value)?)))
     }
 
     /// Keeps room for these bytes until the last of them has been sent.
@@ -309,54 +269,45 @@ impl AsRef<[u8]> for PermittedBytes {
 
 /// The reader of an answer: where it is, and how it is cut off.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader(Option<Proof>);
+pub(crate) struct Reader {
+    address: IpAddr,
+    cut: CancellationToken,
+}
 
 impl Reader {
     fn of(parts: &Parts) -> Self {
-        Reader(parts.extensions.get().cloned())
-    }
-
-    fn address(&self) -> IpAddr {
-        self.0.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), Proof::address)
-    }
-
-    fn cut(&self) -> Option<&CancellationToken> {
-        self.0.as_ref().map(Proof::cut)
+        let nowhere = || Reader { address: Ipv4Addr::UNSPECIFIED.into(), cut: CancellationToken::new() };
+        let proof = parts.extensions.get::<Proof>();
+        proof.map_or_else(nowhere, |proof| Reader { address: proof.address(), cut: proof.cut().clone() })
     }
 
     /// Waits for the memory of a page.
-    pub async fn permit(&self, api: &ApiState) -> Result<AnswerPermit, ApiError> {
-        self.permit_for(api, Size::Page).await
+    pub async fn permit(&self, api: &ApiState) -> ApiResult<AnswerPermit> {
+        self.permit_for(api, PAGE).await
     }
 
-    async fn permit_for(&self, api: &ApiState, size: Size) -> Result<AnswerPermit, ApiError> {
-        let permit = api.answers().reserve(self.address(), self.cut(), size).await;
-        permit.ok_or_else(|| {
-            ApiError::busy("too many large answers wait to be read; read yours, or try again in a moment")
-        })
+    async fn permit_for(&self, api: &ApiState, size: Size) -> ApiResult<AnswerPermit> {
+        let busy = "too many large answers wait to be read; read yours, or try again in a moment";
+        api.answers.reserve(self, size).await.ok_or_else(|| ApiError::busy(busy))
     }
 
     /// Writes an answer that cannot be refused any more: something was done. It counts, and may go beyond the bound.
-    pub fn ok<T: Serialize>(&self, api: &ApiState, value: &T) -> Response {
-        let json = match answer::write(value) {
-            Ok(json) => json,
-            Err(refused) => return refused.into_response(),
-        };
-        let answers = api.answers();
-        let (address, bytes, mut held) = (self.address(), json.len(), answers.held.lock());
-        if let Some((payer, missing)) = held.missing(address, bytes, Size::Item) {
+    pub fn ok<T: Serialize>(&self, api: &ApiState, value: &T) -> ApiResult {
+        let json = answer::write(value)?;
+        let (answers, mut held) = (&api.answers, api.answers.held.lock());
+        if let Some((payer, missing)) = held.missing(self.address, Size { bytes: json.len(), ..ITEM }) {
             held.cut(payer, missing, Instant::now());
         }
-        let permit = answers.take(&mut held, address, self.cut(), bytes);
+        let permit = answers.take(&mut held, self, json.len());
         drop(held);
-        answer::written(StatusCode::OK, permit.hold(json))
+        Ok(answer::written(StatusCode::OK, permit.hold(json)))
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Reader {
-    type Rejection = std::convert::Infallible;
+    type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(Reader::of(parts))
     }
 }
@@ -365,7 +316,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Reader {
 impl FromRequestParts<ApiState> for AnswerPermit {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> ApiResult<Self> {
         Reader::of(parts).permit(api).await
     }
 }
@@ -377,8 +328,8 @@ pub(crate) struct ItemPermit(pub AnswerPermit);
 impl FromRequestParts<ApiState> for ItemPermit {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
-        Reader::of(parts).permit_for(api, Size::Item).await.map(ItemPermit)
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> ApiResult<Self> {
+        Reader::of(parts).permit_for(api, ITEM).await.map(ItemPermit)
     }
 }
 
@@ -390,9 +341,13 @@ mod tests {
         text.parse().expect("an address")
     }
 
+    fn reader(address: &str) -> Reader {
+        Reader { address: ip(address), cut: CancellationToken::new() }
+    }
+
     async fn stalled(all: &Arc<AnswerMemory>, address: &str) -> (Bytes, CancellationToken) {
-        let cut = CancellationToken::new();
-        let permit = all.reserve(ip(address), Some(&cut), Size::Page).await.expect("room");
+        let reader = reader(address);
+        let (cut, permit) = (reader.cut.clone(), all.reserve(&reader, PAGE).await.expect("room"));
         (permit.hold(vec![0; 4 << 20]), cut)
     }
 
@@ -400,7 +355,7 @@ mod tests {
     async fn readers_of_one_address_leave_room_for_others_at_once() {
         let all = Arc::new(AnswerMemory::default());
         let mut held = Vec::new();
-        while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
+        while all.held.lock().missing(ip("10.0.0.1"), PAGE).is_none() {
             held.push(stalled(&all, "10.0.0.1").await);
         }
         let began = Instant::now();
@@ -416,7 +371,7 @@ mod tests {
     async fn the_oldest_answer_makes_room_once_its_reader_had_time_enough() {
         let all = Arc::new(AnswerMemory::default());
         let mut held = Vec::new();
-        while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
+        while all.held.lock().missing(ip("10.0.0.1"), PAGE).is_none() {
             held.push(stalled(&all, "10.0.0.1").await);
         }
         // A connection that is cut off lets go of its answer.
@@ -436,12 +391,12 @@ mod tests {
     async fn a_job_can_be_looked_at_while_pages_fill_the_rest() {
         let all = Arc::new(AnswerMemory::default());
         let mut held = Vec::new();
-        while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
+        while all.held.lock().missing(ip("10.0.0.1"), PAGE).is_none() {
             held.push(stalled(&all, "10.0.0.1").await);
         }
         let began = Instant::now();
-        let _waits = all.join_queue(ip("10.0.0.1"), Size::Page);
-        assert!(all.reserve(ip("10.0.0.1"), None, Size::Item).await.is_some());
+        let _waits = all.join_queue(ip("10.0.0.1"), PAGE);
+        assert!(all.reserve(&reader("10.0.0.1"), ITEM).await.is_some());
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
@@ -449,11 +404,11 @@ mod tests {
     async fn a_request_that_finds_no_room_is_refused_after_a_while() {
         let all = Arc::new(AnswerMemory::default());
         let mut rooms = Vec::new();
-        while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
-            rooms.push(all.reserve(ip("10.0.0.1"), None, Size::Page).await);
+        while all.held.lock().missing(ip("10.0.0.1"), PAGE).is_none() {
+            rooms.push(all.reserve(&reader("10.0.0.1"), PAGE).await);
         }
-        assert!(all.reserve(ip("10.0.0.1"), None, Size::Page).await.is_none());
+        assert!(all.reserve(&reader("10.0.0.1"), PAGE).await.is_none());
         rooms.pop();
-        assert!(all.reserve(ip("10.0.0.1"), None, Size::Page).await.is_some());
+        assert!(all.reserve(&reader("10.0.0.1"), PAGE).await.is_some());
     }
 }

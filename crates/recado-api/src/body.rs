@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::extract::Request;
+use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use recado_wire::Code;
+use recado_wire::providers::PauseRequest;
 use recado_wire::read::{self, Body as Readable};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use crate::answer::ApiError;
-use crate::state::{ApiState, BodyReservation};
+use crate::answer::{ApiError, ApiResult};
+use crate::state::ApiState;
 
 /// Bytes of a body that is too large that are read and thrown away, so that its sender gets to read why.
 const DISCARDED_MAX_BYTES: usize = 64 << 20;
@@ -25,12 +27,12 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 #[derive(Debug)]
 pub(crate) struct Received {
     pub bytes: Bytes,
-    _room: Vec<BodyReservation>,
+    _room: Vec<OwnedSemaphorePermit>,
 }
 
 impl Received {
     /// As text that may be JSON.
-    pub fn text(&self) -> Result<&str, ApiError> {
+    pub fn text(&self) -> ApiResult<&str> {
         if self.is_empty() {
             return Err(ApiError::new(Code::InvalidJson, "the body is empty; send a JSON object"));
         }
@@ -42,22 +44,78 @@ impl Received {
     }
 
     /// Reads it as a request that may have faults, and refuses it with all of them if it has.
-    pub fn read<T: Readable>(&self) -> Result<T, ApiError> {
+    fn read<T: Readable>(&self) -> ApiResult<T> {
         Ok(read::body::<T>(self.text()?)?.into_result()?)
-    }
-
-    /// The same for requests that may be left out.
-    pub fn read_or_default<T: Readable + Default>(&self) -> Result<T, ApiError> {
-        if self.is_empty() { Ok(T::default()) } else { self.read() }
     }
 }
 
-pub(crate) fn text(bytes: &[u8]) -> Result<&str, ApiError> {
+pub(crate) fn text(bytes: &[u8]) -> ApiResult<&str> {
     if bytes.starts_with(BYTE_ORDER_MARK) {
         let detail = "the body begins with a byte order mark; send UTF-8 without one";
         return Err(ApiError::new(Code::InvalidJson, detail));
     }
     std::str::from_utf8(bytes).map_err(|_| ApiError::new(Code::InvalidJson, "the body is not UTF-8"))
+}
+
+/// A JSON body as an argument, the last one: a request that may have faults.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub T);
+
+impl<T: Readable> FromRequest<ApiState> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &ApiState) -> ApiResult<Self> {
+        json(api, request).await?.read().map(Json)
+    }
+}
+
+/// The same for a request that may be left out, and its content type with it.
+#[derive(Debug)]
+pub(crate) struct OptionalJson<T>(pub T);
+
+impl<T: Readable + Default> FromRequest<ApiState> for OptionalJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &ApiState) -> ApiResult<Self> {
+        let named = request.headers().contains_key(CONTENT_TYPE);
+        if named && format_of(request.headers()) != Some(Format::Json) {
+            return Err(unsupported("application/json"));
+        }
+        let received = receive(api, request, api.limits().body_max_bytes).await?;
+        match received.is_empty() {
+            true => Ok(OptionalJson(T::default())),
+            false if named => received.read().map(OptionalJson),
+            false => Err(unsupported("application/json")),
+        }
+    }
+}
+
+/// The reason of a pause, of a resume or of a lifted hold, if the body has one.
+#[derive(Debug)]
+pub(crate) struct Reason(pub Option<String>);
+
+impl FromRequest<ApiState> for Reason {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &ApiState) -> ApiResult<Self> {
+        let OptionalJson(asked) = OptionalJson::<PauseRequest>::from_request(request, api).await?;
+        Ok(Reason(given(asked.reason.as_deref()).map(str::to_owned)))
+    }
+}
+
+/// The words that a caller gives, unless they are blank.
+pub(crate) fn given(words: Option<&str>) -> Option<&str> {
+    words.map(str::trim).filter(|words| !words.is_empty())
+}
+
+/// One item of a list as text. It may be as large as a body of its own.
+pub(crate) fn item_text<'a>(api: &ApiState, item: &'a [u8], name: &str) -> ApiResult<&'a str> {
+    let max_bytes = api.limits().body_max_bytes;
+    if item.len() > max_bytes {
+        let detail = format!("the {name} has more than {max_bytes} bytes");
+        return Err(ApiError::new(Code::PayloadTooLarge, detail));
+    }
+    text(item)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +131,8 @@ fn format_of(headers: &HeaderMap) -> Option<Format> {
     if value == b"application/json" {
         return Some(Format::Json);
     }
-    let essence =
-        value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
-    match essence.as_slice() {
+    let essence = value.split(|byte| *byte == b';').next().unwrap_or_default();
+    match essence.trim_ascii().to_ascii_lowercase().as_slice() {
         b"application/json" => Some(Format::Json),
         b"application/x-ndjson" | b"application/ndjson" => Some(Format::Ndjson),
         other if other.starts_with(b"application/") && other.ends_with(b"+json") => Some(Format::Json),
@@ -88,28 +145,15 @@ fn unsupported(wanted: &str) -> ApiError {
 }
 
 /// A JSON body.
-pub(crate) async fn json(api: &ApiState, request: Request) -> Result<Received, ApiError> {
+pub(crate) async fn json(api: &ApiState, request: Request) -> ApiResult<Received> {
     if format_of(request.headers()) != Some(Format::Json) {
         return Err(unsupported("application/json"));
     }
     receive(api, request, api.limits().body_max_bytes).await
 }
 
-/// A JSON body that may be left out, and its content type with it.
-pub(crate) async fn optional_json(api: &ApiState, request: Request) -> Result<Received, ApiError> {
-    let named = request.headers().contains_key(CONTENT_TYPE);
-    if named && format_of(request.headers()) != Some(Format::Json) {
-        return Err(unsupported("application/json"));
-    }
-    let received = receive(api, request, api.limits().body_max_bytes).await?;
-    if !named && !received.is_empty() {
-        return Err(unsupported("application/json"));
-    }
-    Ok(received)
-}
-
 /// A JSON list.
-pub(crate) async fn list(api: &ApiState, request: Request) -> Result<Received, ApiError> {
+pub(crate) async fn list(api: &ApiState, request: Request) -> ApiResult<Received> {
     match batch(api, request).await? {
         (Format::Json, received) => Ok(received),
         (Format::Ndjson, _) => Err(unsupported("application/json")),
@@ -117,7 +161,7 @@ pub(crate) async fn list(api: &ApiState, request: Request) -> Result<Received, A
 }
 
 /// A batch: a JSON list, or one JSON value a line.
-pub(crate) async fn batch(api: &ApiState, request: Request) -> Result<(Format, Received), ApiError> {
+pub(crate) async fn batch(api: &ApiState, request: Request) -> ApiResult<(Format, Received)> {
     let Some(format) = format_of(request.headers()) else {
         return Err(unsupported("application/json (a list) or application/x-ndjson (one job a line)"));
     };
@@ -126,14 +170,14 @@ pub(crate) async fn batch(api: &ApiState, request: Request) -> Result<(Format, R
 }
 
 /// One JSON value a line.
-pub(crate) async fn lines(api: &ApiState, request: Request) -> Result<Received, ApiError> {
+pub(crate) async fn lines(api: &ApiState, request: Request) -> ApiResult<Received> {
     if format_of(request.headers()) != Some(Format::Ndjson) {
         return Err(unsupported("application/x-ndjson"));
     }
     receive(api, request, api.limits().batch_body_max_bytes).await
 }
 
-async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> Result<Received, ApiError> {
+async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> ApiResult<Received> {
     let timeout = api.limits().body_timeout;
     let waits = request.headers().contains_key(EXPECT);
     let mut body = request.into_body();
@@ -155,7 +199,7 @@ async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> Result<R
     gather(api, first, body, deadline, max_bytes).await
 }
 
-fn whole(bytes: Bytes, max_bytes: usize) -> Result<Received, ApiError> {
+fn whole(bytes: Bytes, max_bytes: usize) -> ApiResult<Received> {
     if bytes.len() > max_bytes {
         Err(too_large(max_bytes))
     } else {
@@ -170,7 +214,7 @@ async fn gather(
     mut body: Body,
     deadline: Instant,
     max_bytes: usize,
-) -> Result<Received, ApiError> {
+) -> ApiResult<Received> {
     let timeout = api.limits().body_timeout;
     let mut gathered = BytesMut::new();
     let mut room = Vec::new();
@@ -198,7 +242,7 @@ async fn gather(
     Ok(Received { bytes: gathered.freeze(), _room: room })
 }
 
-async fn next(body: &mut Body, deadline: Instant, timeout: Duration) -> Result<Option<Bytes>, ApiError> {
+async fn next(body: &mut Body, deadline: Instant, timeout: Duration) -> ApiResult<Option<Bytes>> {
     loop {
         match tokio::time::timeout_at(deadline, body.frame()).await {
             Ok(None) => return Ok(None),

@@ -14,21 +14,20 @@
 //! that arrives in one piece never does. So requests cost two looks at the clock and no timer.
 
 use std::future::{Future, poll_fn};
-use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
@@ -41,48 +40,46 @@ const BUFFER_MAX_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// A header is on its way.
-    Head = 0,
+    Head,
     /// A handler has the request.
-    Busy = 1,
+    Busy,
     /// Between two requests.
-    Idle = 2,
+    Idle,
 }
 
-/// The connection's current work, and its begin. Only its own task writes to it.
+/// The connection's current work, and its begin. Only its own task uses it.
 #[derive(Debug)]
-struct Clock {
-    accepted_at: Instant,
-    phase: AtomicU8,
-    since_ms: AtomicU64,
-}
+struct Clock(Mutex<(Phase, Instant)>);
 
 impl Clock {
-    fn new() -> Self {
-        Clock {
-            accepted_at: Instant::now(),
-            phase: AtomicU8::new(Phase::Head as u8),
-            since_ms: AtomicU64::new(0),
+    fn enter(&self, phase: Phase) {
+        *self.0.lock() = (phase, Instant::now());
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.lock().0 == Phase::Idle
+    }
+
+    /// The first byte of the next header ends the silence.
+    fn on_read(&self) {
+        if self.is_idle() {
+            self.enter(Phase::Head);
         }
     }
 
-    fn is(&self, phase: Phase) -> bool {
-        self.phase.load(Ordering::Relaxed) == phase as u8
-    }
-
-    fn enter(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::Relaxed);
-        let since_ms = u64::try_from(self.accepted_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.since_ms.store(since_ms, Ordering::Relaxed);
+    /// A reader that takes its answer is not silent.
+    fn on_write(&self) {
+        if self.is_idle() {
+            self.enter(Phase::Idle);
+        }
     }
 
     /// The time when the connection has used up its time; a busy one has all it wants.
     fn deadline(&self, limits: &ServeLimits) -> Option<Instant> {
-        let since =
-            self.accepted_at + std::time::Duration::from_millis(self.since_ms.load(Ordering::Relaxed));
-        match self.phase.load(Ordering::Relaxed) {
-            phase if phase == Phase::Head as u8 => Some(since + limits.header_timeout),
-            phase if phase == Phase::Idle as u8 => Some(since + limits.idle_timeout),
-            _ => None,
+        match *self.0.lock() {
+            (Phase::Head, since) => Some(since + limits.header_timeout),
+            (Phase::Idle, since) => Some(since + limits.idle_timeout),
+            (Phase::Busy, _) => None,
         }
     }
 }
@@ -96,8 +93,11 @@ pub(crate) async fn serve_connection(
     closing: CancellationToken,
     proof: &Proof,
 ) {
-    let clock = Arc::new(Clock::new());
-    let io = TimedStream { io: TokioIo::new(stream), clock: clock.clone() };
+    let clock = Arc::new(Clock(Mutex::new((Phase::Head, Instant::now()))));
+    let read_clock = clock.clone();
+    let stream = InspectReader::new(stream, move |_| read_clock.on_read());
+    let written_clock = clock.clone();
+    let stream = InspectWriter::new(stream, move |_| written_clock.on_write());
     let handle = |mut request: hyper::Request<Incoming>| {
         clock.enter(Phase::Busy);
         request.extensions_mut().insert(proof.clone());
@@ -111,7 +111,7 @@ pub(crate) async fn serve_connection(
     };
     let mut http = http1::Builder::new();
     http.header_read_timeout(None).max_header_size(limits.header_max_bytes).max_buf_size(BUFFER_MAX_BYTES);
-    let mut connection = pin!(http.serve_connection(io, service_fn(handle)));
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service_fn(handle)));
     let mut closing = pin!(closing.cancelled());
     let mut is_closing = false;
     let mut alarm = pin!(tokio::time::sleep(limits.header_timeout));
@@ -141,62 +141,4 @@ pub(crate) async fn serve_connection(
         }
     })
     .await;
-}
-
-/// A stream that tells the clock when something moves.
-struct TimedStream {
-    io: TokioIo<TcpStream>,
-    clock: Arc<Clock>,
-}
-
-impl TimedStream {
-    fn wrote(&self, written: &Poll<io::Result<usize>>) {
-        if matches!(written, Poll::Ready(Ok(1..))) && self.clock.is(Phase::Idle) {
-            self.clock.enter(Phase::Idle);
-        }
-    }
-}
-
-impl Read for TimedStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.io).poll_read(cx, buf);
-        if matches!(read, Poll::Ready(Ok(()))) && self.clock.is(Phase::Idle) {
-            self.clock.enter(Phase::Head);
-        }
-        read
-    }
-}
-
-impl Write for TimedStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.wrote(&written);
-        written
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.wrote(&written);
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
 }

@@ -44,11 +44,7 @@ struct AddressConnections {
 
 /// One connection's place among all. It is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionPlace {
-    pub proof: Proof,
-    /// Cancelled when the connection has to make room for another, or its answer for another answer.
-    pub evicted: CancellationToken,
-}
+pub(crate) struct ConnectionPlace(pub Proof);
 
 /// A connection's caller, with the gate's note that it was let in.
 #[derive(Clone, Debug)]
@@ -60,6 +56,7 @@ struct Caller {
     address: IpAddr,
     number: u64,
     is_proven: AtomicBool,
+    /// Cancelled when the connection has to make room for another, or its answer for another answer.
     evicted: CancellationToken,
 }
 
@@ -81,10 +78,8 @@ impl Connections {
         own.total += 1;
         own.unproven.insert(number, evicted.clone());
         drop(open);
-        let connections = self.clone();
-        let is_proven = AtomicBool::new(false);
-        let caller = Caller { connections, address, number, is_proven, evicted: evicted.clone() };
-        Some(ConnectionPlace { proof: Proof(Arc::new(caller)), evicted })
+        let (connections, is_proven) = (self.clone(), AtomicBool::new(false));
+        Some(ConnectionPlace(Proof(Arc::new(Caller { connections, address, number, is_proven, evicted }))))
     }
 
     /// Waits until connections that were closed to make room are gone, but for a few.
@@ -131,23 +126,21 @@ impl OpenConnections {
         Some(())
     }
 
-    fn leave(&mut self, address: IpAddr, number: u64, proof: &Proof) {
-        let Some(own) = self.addresses.get_mut(&address) else {
-            self.closing = self.closing.saturating_sub(1);
-            return;
-        };
-        if proof.is_shown() {
-            own.total -= 1;
-            self.total -= 1;
-        } else if own.unproven.remove(&number).is_some() {
-            own.total -= 1;
-            self.total -= 1;
-            self.unproven -= 1;
-        } else {
-            self.closing = self.closing.saturating_sub(1);
-        }
-        if own.total == 0 {
-            self.addresses.remove(&address);
+    fn leave(&mut self, Caller { address, number, is_proven, .. }: &Caller) {
+        let own = self.addresses.get_mut(address);
+        let was_unproven = own.as_ref().is_some_and(|own| own.unproven.contains_key(number));
+        match own.filter(|_| was_unproven || is_proven.load(Ordering::Relaxed)) {
+            Some(own) => {
+                own.unproven.remove(number);
+                own.total -= 1;
+                if own.total == 0 {
+                    self.addresses.remove(address);
+                }
+                self.total -= 1;
+                self.unproven -= usize::from(was_unproven);
+            }
+            // It made room for another.
+            None => self.closing = self.closing.saturating_sub(1),
         }
     }
 }
@@ -168,10 +161,6 @@ impl Proof {
         }
     }
 
-    pub fn is_shown(&self) -> bool {
-        self.0.is_proven.load(Ordering::Relaxed)
-    }
-
     /// The network that the caller has to itself.
     pub fn address(&self) -> IpAddr {
         self.0.address
@@ -185,9 +174,9 @@ impl Proof {
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        let Caller { connections, address, number, .. } = &*self.proof.0;
-        connections.open.lock().leave(*address, *number, &self.proof);
-        connections.closed.notify_waiters();
+        let Proof(caller) = &self.0;
+        caller.connections.open.lock().leave(caller);
+        caller.connections.closed.notify_waiters();
     }
 }
 
@@ -218,12 +207,12 @@ mod tests {
     fn silent_sockets_of_one_address_make_room_for_a_caller_from_the_same_address() {
         let all = connections(64);
         let silent: Vec<_> = (0..200).filter_map(|_| all.enter(ip("10.0.0.1"))).collect();
-        let kept = silent.iter().filter(|place| !place.evicted.is_cancelled()).count();
+        let kept = silent.iter().filter(|place| !place.0.cut().is_cancelled()).count();
         assert_eq!((silent.len(), kept), (200, all.limits.unproven_address_connections_max));
         let caller = all.enter(ip("10.0.0.1")).expect("room");
-        caller.proof.show();
+        caller.0.show();
         let more: Vec<_> = (0..200).filter_map(|_| all.enter(ip("10.0.0.1"))).collect();
-        assert!(!caller.evicted.is_cancelled() && caller.proof.is_shown());
+        assert!(!caller.0.cut().is_cancelled() && caller.0.0.is_proven.load(Ordering::Relaxed));
         drop((silent, more, caller));
         let open = all.open.lock();
         assert_eq!((open.total, open.closing), (0, 0));
@@ -239,10 +228,10 @@ mod tests {
             .flat_map(|address| (0..64).filter_map(|_| all.enter(ip(address))).collect::<Vec<_>>())
             .collect();
         assert!(
-            many.iter().any(|place| place.evicted.is_cancelled()),
+            many.iter().any(|place| place.0.cut().is_cancelled()),
             "there was room for all: nothing was tested"
         );
-        assert!(few.iter().all(|place| !place.evicted.is_cancelled()));
+        assert!(few.iter().all(|place| !place.0.cut().is_cancelled()));
     }
 
     #[test]
@@ -250,7 +239,7 @@ mod tests {
         let all = connections(64);
         let enter = |address: &str| {
             let place = all.enter(ip(address))?;
-            place.proof.show();
+            place.0.show();
             Some(place)
         };
         let first: Vec<_> = (0..64).filter_map(|_| enter("10.0.0.1")).collect();

@@ -5,66 +5,41 @@ use std::fmt::Write;
 
 use recado_wire::dlq::DeadLetter;
 
-/// Column names: the required fields of an entry, then the ones Recado adds.
-const COLUMNS: [&str; 19] = [
-    "jobId",
-    "outboxId",
-    "companyId",
-    "originalData",
-    "failedAttempts",
-    "lastFailureReason",
-    "lastFailureCode",
-    "lastFailureTimestamp",
-    "enqueuedAt",
-    "movedToDLQAt",
-    "ttl",
-    "route",
-    "userId",
-    "correlationId",
-    "errorClassification",
-    "cause",
-    "fingerprint",
-    "correctedData",
-    "damage",
+type Column = (&'static str, fn(&DeadLetter) -> Cow<'_, str>);
+
+/// The columns, each with its cell: the required fields of an entry, then the ones Recado adds.
+const COLUMNS: [Column; 19] = [
+    ("jobId", |entry| entry.job_id.as_str().into()),
+    ("outboxId", |entry| entry.outbox_id.as_str().into()),
+    ("companyId", |entry| entry.company_id.as_str().into()),
+    ("originalData", |entry| entry.original_data.as_str().into()),
+    ("failedAttempts", |entry| entry.last_failure.failed_attempts.to_string().into()),
+    ("lastFailureReason", |entry| (&*entry.last_failure.last_failure_reason).into()),
+    ("lastFailureCode", |entry| entry.last_failure.last_failure_code.as_deref().unwrap_or_default().into()),
+    ("lastFailureTimestamp", |entry| entry.last_failure.last_failure_timestamp.to_string().into()),
+    ("enqueuedAt", |entry| entry.times.enqueued_at.to_string().into()),
+    ("movedToDLQAt", |entry| entry.times.moved_to_dlq_at.to_string().into()),
+    ("ttl", |entry| entry.times.ttl.to_string().into()),
+    ("route", |entry| entry.route.as_str().into()),
+    ("userId", |entry| entry.user_id.as_deref().unwrap_or_default().into()),
+    ("correlationId", |entry| entry.correlation_id.as_deref().unwrap_or_default().into()),
+    ("errorClassification", |entry| entry.last_failure.error_classification.as_str().into()),
+    ("cause", |entry| entry.cause.as_str().into()),
+    ("fingerprint", |entry| (&*entry.fingerprint).into()),
+    ("correctedData", |entry| entry.corrected_data.as_ref().map_or("", |data| data.as_str()).into()),
+    ("damage", |entry| entry.damage.as_deref().unwrap_or_default().into()),
 ];
 
 pub fn head() -> String {
-    COLUMNS.join(",") + "\r\n"
+    COLUMNS.map(|(name, _)| name).join(",") + "\r\n"
 }
 
 pub fn row(entry: &DeadLetter, to: &mut String) {
-    let DeadLetter { last_failure: failure, times, .. } = entry;
-    let cause = entry.cause.as_str();
-    let class = failure.error_classification.as_str();
-    let written = [failure.last_failure_timestamp, times.enqueued_at, times.moved_to_dlq_at];
-    let [failed_at, enqueued_at, moved_at] = written.map(|time| time.to_string());
-    let (attempts, ttl) = (failure.failed_attempts.to_string(), times.ttl.to_string());
-    let cells: [&str; COLUMNS.len()] = [
-        entry.job_id.as_str(),
-        entry.outbox_id.as_str(),
-        entry.company_id.as_str(),
-        entry.original_data.as_str(),
-        &attempts,
-        &failure.last_failure_reason,
-        failure.last_failure_code.as_deref().unwrap_or_default(),
-        &failed_at,
-        &enqueued_at,
-        &moved_at,
-        &ttl,
-        entry.route.as_str(),
-        entry.user_id.as_deref().unwrap_or_default(),
-        entry.correlation_id.as_deref().unwrap_or_default(),
-        class,
-        cause,
-        &entry.fingerprint,
-        entry.corrected_data.as_ref().map_or("", |data| data.as_str()),
-        entry.damage.as_deref().unwrap_or_default(),
-    ];
-    for (at, text) in cells.into_iter().enumerate() {
+    for (at, (_, text)) in COLUMNS.iter().enumerate() {
         if at > 0 {
             to.push(',');
         }
-        cell(text, to);
+        cell(&text(entry), to);
     }
     to.push_str("\r\n");
 }

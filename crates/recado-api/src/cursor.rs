@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
-use crate::answer::ApiError;
+use crate::answer::{ApiError, ApiResult};
 
 const VERSION: u8 = 1;
 
@@ -18,34 +18,51 @@ pub(crate) enum List {
     Holds = 6,
 }
 
-pub(crate) fn write(list: List, place: u64) -> String {
-    let mut bytes = [VERSION, list as u8, 0, 0, 0, 0, 0, 0, 0, 0];
-    bytes[2..].copy_from_slice(&place.to_be_bytes());
-    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+fn encode(list: List, place: &[u8]) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode([&[VERSION, list as u8], place].concat())
 }
 
-pub(crate) fn read(list: List, cursor: Option<&str>) -> Result<Option<u64>, ApiError> {
+fn decode<T>(
+    list: List,
+    cursor: Option<&str>,
+    read: impl FnOnce(&[u8]) -> Option<T>,
+) -> ApiResult<Option<T>> {
     let Some(cursor) = cursor else { return Ok(None) };
-    let place = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| match bytes.as_slice() {
-        [VERSION, tag, place @ ..] if *tag == list as u8 => place.try_into().ok().map(u64::from_be_bytes),
-        _ => None,
-    });
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).unwrap_or_default();
+    let place = bytes.strip_prefix(&[VERSION, list as u8]).and_then(read);
+    place.map(Some).ok_or_else(not_a_cursor)
+}
+
+pub(crate) fn write(list: List, place: u64) -> String {
+    encode(list, &place.to_be_bytes())
+}
+
+pub(crate) fn read(list: List, cursor: Option<&str>) -> ApiResult<Option<u64>> {
+    let place = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_be_bytes);
     // Stores number their rows within an i64.
-    place.filter(|place| i64::try_from(*place).is_ok()).map(Some).ok_or_else(not_a_cursor)
+    decode(list, cursor, |bytes| place(bytes).filter(|place| i64::try_from(*place).is_ok()))
 }
 
 /// The same for a list that is ordered by name: it goes on after this one.
 pub(crate) fn write_name(list: List, name: &str) -> String {
-    BASE64_URL_SAFE_NO_PAD.encode([&[VERSION, list as u8], name.as_bytes()].concat())
+    encode(list, name.as_bytes())
 }
 
-pub(crate) fn read_name(list: List, cursor: Option<&str>) -> Result<Option<String>, ApiError> {
-    let Some(cursor) = cursor else { return Ok(None) };
-    let name = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| match bytes.as_slice() {
-        [VERSION, tag, name @ ..] if *tag == list as u8 => String::from_utf8(name.to_vec()).ok(),
-        _ => None,
-    });
-    name.map(Some).ok_or_else(not_a_cursor)
+pub(crate) fn read_name(list: List, cursor: Option<&str>) -> ApiResult<Option<String>> {
+    decode(list, cursor, |name| String::from_utf8(name.to_vec()).ok())
+}
+
+/// Takes a page off a list that is ordered by name, with the cursor of the next page if there is one.
+pub(crate) fn take_page<T>(
+    list: List,
+    mut items: impl Iterator<Item = T>,
+    limit: usize,
+    name: impl Fn(&T) -> String,
+) -> (Vec<T>, Option<String>) {
+    let page: Vec<T> = items.by_ref().take(limit).collect();
+    let last = page.last().filter(|_| items.next().is_some());
+    let next_cursor = last.map(|last| write_name(list, &name(last)));
+    (page, next_cursor)
 }
 
 pub(crate) fn not_a_cursor() -> ApiError {

@@ -11,14 +11,13 @@ use axum::http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use recado_core::payload::digest_of;
-use recado_wire::{Code, Problem};
 
-use crate::answer::{ApiError, shown_name};
+use crate::answer::{ApiError, ApiResult, shown_name};
 use crate::extract::TwoPathSegments;
 use crate::handlers::probes;
-use crate::openapi::GateProblems;
+use crate::openapi::{GateProblems, NoSuchFile};
 
 /// The last two make the browser itself refuse what would turn text into markup or script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -77,7 +76,7 @@ fn content_type(name: &str) -> &'static str {
         GateProblems,
     )
 )]
-pub(crate) async fn index(headers: HeaderMap) -> Result<Response, ApiError> {
+pub async fn index(headers: HeaderMap) -> ApiResult {
     let wanted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if wanted.into_iter().any(|types| types.contains("text/html")) {
         return file("index.html", &headers);
@@ -92,30 +91,22 @@ pub(crate) async fn index(headers: HeaderMap) -> Result<Response, ApiError> {
     get, path = "/dashboard/{folder}/{file}", tag = "probes", operation_id = "getDashboardFile",
     params(("folder" = String, Path), ("file" = String, Path)),
     responses(
-        (
-            status = 200, description = "As it is.",
-            content(
-                (String = "text/javascript"), (String = "text/css"), (String = "image/svg+xml"), (String = "text/plain"),
-            ),
-        ),
+        (status = 200, description = "As it is.", content((String = "text/javascript"), (String = "text/css"), (String = "image/svg+xml"), (String = "text/plain"))),
         (status = 304, description = "Unchanged since it was sent with this ETag."),
-        (status = 404, description = "There is no such file.", body = Problem, content_type = "application/problem+json"),
+        NoSuchFile,
         GateProblems,
     )
 )]
-pub(crate) async fn asset(
-    TwoPathSegments(folder, name): TwoPathSegments,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+pub async fn asset(TwoPathSegments(folder, name): TwoPathSegments, headers: HeaderMap) -> ApiResult {
     file(&format!("{folder}/{name}"), &headers)
 }
 
 /// Requested anew each time and sent only when it has changed: after an update no page mixes old and new
 /// files.
-fn file(name: &str, asked: &HeaderMap) -> Result<Response, ApiError> {
+fn file(name: &str, asked: &HeaderMap) -> ApiResult {
     let Some((_, text)) = FILES.iter().chain(RUNBOOKS).find(|(known, _)| *known == name) else {
         let name = shown_name(name);
-        return Err(ApiError::new(Code::NotFound, format!("the dashboard has no file `{name}`")));
+        return Err(ApiError::not_found(format!("the dashboard has no file `{name}`")));
     };
     let tag = format!("\"{:032x}\"", digest_of(&[text]));
     let known = asked.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());

@@ -1,43 +1,71 @@
 //! The parts of a request outside its body: path, query and headers.
 
 use std::convert::Infallible;
+use std::ops::Deref;
 
 use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Uri};
+use recado_core::lease::NotAToken;
 use recado_core::trace::TRACEPARENT;
 use recado_core::{JobId, LeaseToken, TraceParent};
-use recado_wire::{ACTOR_HEADER, ACTOR_LEN_MAX, Code, read};
+use recado_wire::{ACTOR_HEADER, ACTOR_LEN_MAX, read};
 
-use crate::answer::ApiError;
+use crate::answer::{ApiError, ApiResult};
+use crate::state::ApiState;
 
-async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> String {
-    let path = Path::<String>::from_request_parts(parts, state).await;
-    path.map(|Path(text)| text).unwrap_or_default()
-}
+/// The state, as an argument of handlers.
+impl FromRequestParts<ApiState> for ApiState {
+    type Rejection = Infallible;
 
-/// A job's id from the path. What cannot be an id is simply not there.
-#[derive(Debug)]
-pub(crate) struct JobIdPath(pub JobId);
-
-impl<S: Send + Sync> FromRequestParts<S> for JobIdPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let text = path_text(parts, state).await;
-        JobId::new(text.as_str()).map(JobIdPath).map_err(|_| ApiError::no_such_job(&text))
+    async fn from_request_parts(_: &mut Parts, api: &ApiState) -> Result<Self, Infallible> {
+        Ok(api.clone())
     }
 }
 
-/// The one part of the path that varies, as it stands.
+/// The one part of the path that varies.
 #[derive(Debug)]
-pub(crate) struct PathSegment(pub String);
+pub(crate) struct InPath<T>(pub T);
 
-impl<S: Send + Sync> FromRequestParts<S> for PathSegment {
-    type Rejection = Infallible;
+/// A value that stands in a path.
+pub(crate) trait PathValue: Sized {
+    fn read(text: String) -> ApiResult<Self>;
+}
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
-        Ok(PathSegment(path_text(parts, state).await))
+/// As it stands.
+impl PathValue for String {
+    fn read(text: String) -> ApiResult<Self> {
+        Ok(text)
+    }
+}
+
+/// What cannot be an id is simply not there.
+impl PathValue for JobId {
+    fn read(text: String) -> ApiResult<Self> {
+        JobId::new(text.as_str()).map_err(|_| ApiError::no_such_job(&text))
+    }
+}
+
+impl PathValue for LeaseToken {
+    fn read(text: String) -> ApiResult<Self> {
+        text.parse().map_err(|error: NotAToken| ApiError::not_found(error.to_string()))
+    }
+}
+
+impl<T: PathValue, S: Send + Sync> FromRequestParts<S> for InPath<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        T::read(path.map(|Path(text)| text).unwrap_or_default()).map(InPath)
+    }
+}
+
+impl<T> Deref for InPath<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
     }
 }
 
@@ -65,7 +93,7 @@ const ACTOR_DEFAULT: &str = "api";
 impl<S: Send + Sync> FromRequestParts<S> for Actor {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> ApiResult<Self> {
         let Some(header) = parts.headers.get(ACTOR_HEADER) else {
             return Ok(Actor(ACTOR_DEFAULT.to_owned()));
         };
@@ -77,6 +105,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Actor {
             return Err(ApiError::invalid_at("X-Recado-Actor", message));
         }
         Ok(Actor(name.to_owned()))
+    }
+}
+
+impl Deref for Actor {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
     }
 }
 
@@ -93,29 +129,14 @@ pub(crate) fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
 #[derive(Debug)]
 pub(crate) struct CheckedQuery<T>(pub T);
 
+/// No query at all.
+pub(crate) type NoQuery = CheckedQuery<()>;
+
 impl<T: read::Query, S: Send + Sync> FromRequestParts<S> for CheckedQuery<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        Ok(CheckedQuery(read::query(pairs(&parts.uri))?))
-    }
-}
-
-fn pairs(uri: &Uri) -> Vec<(String, String)> {
-    Query::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default()
-}
-
-/// A lease's token from the path.
-#[derive(Debug)]
-pub(crate) struct LeaseTokenPath(pub LeaseToken);
-
-impl<S: Send + Sync> FromRequestParts<S> for LeaseTokenPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let token = path_text(parts, state).await.parse();
-        token
-            .map(LeaseTokenPath)
-            .map_err(|error: recado_core::lease::NotAToken| ApiError::new(Code::NotFound, error.to_string()))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> ApiResult<Self> {
+        let pairs = Query::try_from_uri(&parts.uri).map(|Query(pairs)| pairs).unwrap_or_default();
+        Ok(CheckedQuery(read::query(pairs)?))
     }
 }

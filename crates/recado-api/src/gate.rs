@@ -9,7 +9,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -19,27 +18,21 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::{BoxFuture, Either};
 use recado_wire::{Code, Problem};
 use subtle::ConstantTimeEq;
-use tower::{Layer, Service};
+use tower::Service;
 
 use crate::answer::ApiError;
 use crate::connections::Proof;
-use crate::wrong_tokens::{Throttled, WrongTokens};
+use crate::state::ApiOptions;
+use crate::wrong_tokens::{WINDOW, WrongTokens};
 
 /// The secret that callers show. Its `Debug` keeps it.
 #[derive(Clone)]
 pub struct Token(Arc<str>);
 
 /// An empty token would let in every caller that sends one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the token is empty; write a long random one, or leave it out")]
 pub struct EmptyToken;
-
-impl fmt::Display for EmptyToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the token is empty; write a long random one, or leave it out")
-    }
-}
-
-impl std::error::Error for EmptyToken {}
 
 impl Token {
     pub fn new(text: &str) -> Result<Self, EmptyToken> {
@@ -61,32 +54,25 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Names by which callers may address the server when there is no token.
+/// Names by which callers may address the server when there is no token, with any port. Without a list every name
+/// serves: the server is meant to be reached from other machines.
 #[derive(Clone, Debug, Default)]
-pub enum Hosts {
-    /// Whatever they call it: the server is meant to be reached from other machines.
-    #[default]
-    Any,
-    /// One of these, with any port.
-    Only(Arc<[String]>),
-}
+pub struct Hosts(Option<Arc<[String]>>);
 
 impl Hosts {
     /// This machine's names for itself, and `more`, when the server listens on a loopback address.
     pub fn at(listening: SocketAddr, more: &[String]) -> Self {
         if !listening.ip().is_loopback() {
-            return Hosts::Any;
+            return Hosts::default();
         }
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
         let own = own.into_iter().chain([host_of(&listening.to_string()).to_owned()]);
-        Hosts::Only(own.chain(more.iter().map(|name| name.to_ascii_lowercase())).collect())
+        Hosts(Some(own.chain(more.iter().map(|name| name.to_ascii_lowercase())).collect()))
     }
 
     fn allow(&self, host: &str) -> bool {
-        match self {
-            Hosts::Any => true,
-            Hosts::Only(names) => names.iter().any(|name| name.eq_ignore_ascii_case(host)),
-        }
+        let Hosts(names) = self;
+        names.as_ref().is_none_or(|names| names.iter().any(|name| name.eq_ignore_ascii_case(host)))
     }
 }
 
@@ -98,7 +84,7 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// The gate, as a layer around the whole router.
+/// The gate, around the whole router.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     token: Option<Token>,
@@ -106,24 +92,38 @@ pub(crate) struct Gate {
     wrong_tokens: Arc<WrongTokens>,
 }
 
-/// A refusal, and the wait before it is given.
-struct Refusal {
-    refused: ApiError,
-    delay: Duration,
-}
+/// The answer to a request: a refusal after its delay, or that of the service behind the gate.
+pub(crate) type Gated<F> = Either<BoxFuture<'static, Result<Response, Infallible>>, F>;
 
-impl From<ApiError> for Refusal {
-    fn from(refused: ApiError) -> Self {
-        Refusal { refused, delay: Duration::ZERO }
-    }
-}
+/// A refusal, and the wait before it is given.
+type DelayedRefusal = (ApiError, Duration);
 
 impl Gate {
-    pub fn new(token: Option<Token>, hosts: Hosts) -> Self {
+    pub fn new(options: &ApiOptions) -> Self {
+        let ApiOptions { token, hosts, .. } = options.clone();
         Gate { token, hosts, wrong_tokens: Arc::default() }
     }
 
-    fn check(&self, request: &Request) -> Result<(), Refusal> {
+    /// Lets a request in to the service behind, or refuses it.
+    pub fn call<S>(&self, request: Request, behind: &mut S) -> Gated<S::Future>
+    where
+        S: Service<Request, Response = Response, Error = Infallible>,
+    {
+        match self.check(&request) {
+            Ok(()) => {
+                self.prove(&request);
+                Either::Right(behind.call(request))
+            }
+            Err((refused, delay)) => Either::Left(Box::pin(async move {
+                if !delay.is_zero() {
+                    tokio::time::sleep(delay).await;
+                }
+                Ok(refused.into_response())
+            })),
+        }
+    }
+
+    fn check(&self, request: &Request) -> Result<(), DelayedRefusal> {
         let (path, headers) = (request.uri().path(), request.headers());
         match &self.token {
             Some(token) => {
@@ -131,22 +131,23 @@ impl Gate {
                 if guarded && !token.is_shown_in(headers) { Err(self.refuse_token(request)) } else { Ok(()) }
             }
             None if path == "/healthz" => Ok(()),
-            None => Ok(self.check_names(headers)?),
+            None => self.check_names(headers).map_err(|refused| (refused, Duration::ZERO)),
         }
     }
 
-    fn refuse_token(&self, request: &Request) -> Refusal {
+    fn refuse_token(&self, request: &Request) -> DelayedRefusal {
         let is_guess = request.headers().contains_key(AUTHORIZATION);
         let address = request.extensions().get::<Proof>().map(Proof::address).filter(|_| is_guess);
         match address.and_then(|address| self.wrong_tokens.note(address)) {
-            Some(Throttled { delay, retry_after }) => {
+            Some(delay) => {
                 let detail =
                     "this address sent too many wrong tokens; send the right one, or come back later";
                 let problem = Problem::new(Code::TooManyWrongTokens, detail);
-                Refusal { refused: ApiError::after(problem, retry_after), delay }
+                (ApiError::after(problem, WINDOW), delay)
             }
             None => {
-                ApiError::new(Code::Unauthorized, "send the token as `Authorization: Bearer <token>`").into()
+                let detail = "send the token as `Authorization: Bearer <token>`";
+                (ApiError::new(Code::Unauthorized, detail), Duration::ZERO)
             }
         }
     }
@@ -179,48 +180,6 @@ impl Gate {
             Code::OriginNotAllowed,
             "without a token only this server's own pages may use the API",
         ))
-    }
-}
-
-impl<S> Layer<S> for Gate {
-    type Service = GateService<S>;
-
-    fn layer(&self, inner: S) -> GateService<S> {
-        GateService { gate: self.clone(), inner }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct GateService<S> {
-    gate: Gate,
-    inner: S,
-}
-
-impl<S> Service<Request> for GateService<S>
-where
-    S: Service<Request, Response = Response, Error = Infallible>,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Either<BoxFuture<'static, Result<Response, Infallible>>, S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        match self.gate.check(&request) {
-            Ok(()) => {
-                self.gate.prove(&request);
-                Either::Right(self.inner.call(request))
-            }
-            Err(Refusal { refused, delay }) => Either::Left(Box::pin(async move {
-                if !delay.is_zero() {
-                    tokio::time::sleep(delay).await;
-                }
-                Ok(refused.into_response())
-            })),
-        }
     }
 }
 

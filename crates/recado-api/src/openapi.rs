@@ -55,51 +55,91 @@ pub(crate) fn preface() -> OpenApi {
     Preface::openapi()
 }
 
-fn problems(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
-    let mut by_status: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for code in codes {
-        by_status.entry(code.status().to_string()).or_default().push(code.as_str());
-    }
-    let describe = |(status, codes): (String, Vec<&str>)| {
-        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        let description = format!("`code`: {}", codes.join(", "));
-        (
-            status,
-            RefOr::T(ResponseBuilder::new().description(description).content(PROBLEM_JSON, content).build()),
-        )
-    };
-    by_status.into_iter().map(describe).collect()
-}
+const GATE: &[Code] =
+    &[Code::Unauthorized, Code::HostNotAllowed, Code::OriginNotAllowed, Code::TooManyWrongTokens];
 
-const READ: &[Code] = &[
-    Code::Unauthorized,
-    Code::HostNotAllowed,
-    Code::OriginNotAllowed,
-    Code::TooManyWrongTokens,
-    Code::ValidationFailed,
-    Code::Internal,
-    Code::StoreUnavailable,
-    Code::StoreBroken,
-    Code::Overloaded,
-];
+const READ: &[Code] =
+    &[Code::ValidationFailed, Code::Internal, Code::StoreUnavailable, Code::StoreBroken, Code::Overloaded];
 
-const WRITE: &[Code] = &[
+const BODY: &[Code] = &[
     Code::InvalidJson,
-    Code::Unauthorized,
-    Code::HostNotAllowed,
-    Code::OriginNotAllowed,
-    Code::TooManyWrongTokens,
     Code::RequestTimeout,
     Code::PayloadTooLarge,
     Code::UnsupportedMediaType,
-    Code::ValidationFailed,
-    Code::Internal,
     Code::StoreFull,
-    Code::StoreUnavailable,
-    Code::StoreBroken,
     Code::Stopping,
-    Code::Overloaded,
 ];
+
+/// A response for each status of these codes.
+fn problems(codes: &[&[Code]]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    for code in Code::ALL.iter().filter(|code| codes.iter().any(|some| some.contains(code))) {
+        by_status.entry(code.status()).or_default().push(code.as_str());
+    }
+    let describe =
+        |(status, codes): (u16, Vec<&str>)| refusal(status, &format!("`code`: {}", codes.join(", ")));
+    by_status.into_iter().flat_map(describe).collect()
+}
+
+fn refusal(status: u16, description: &str) -> BTreeMap<String, RefOr<Response>> {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    let response = ResponseBuilder::new().description(description).content(PROBLEM_JSON, content).build();
+    BTreeMap::from([(status.to_string(), RefOr::T(response))])
+}
+
+/// Declares the responses that routes name in their descriptions.
+macro_rules! responses {
+    ($($(#[$doc:meta])* $name:ident = $responses:expr;)*) => {
+        $(
+            $(#[$doc])*
+            pub(crate) struct $name;
+
+            impl IntoResponses for $name {
+                fn responses() -> BTreeMap<String, RefOr<Response>> {
+                    $responses
+                }
+            }
+        )*
+    };
+}
+
+responses! {
+    /// The problems that the gate may answer any request with.
+    GateProblems = problems(&[GATE]);
+    /// Problems of any request that only reads.
+    ReadProblems = problems(&[GATE, READ]);
+    /// Problems of any request that has a body.
+    WriteProblems = problems(&[GATE, READ, BODY]);
+    /// Problems of a call: those of a body, and the provider's.
+    CallProblems = problems(&[GATE, READ, BODY, &[Code::ProviderUnavailable, Code::ProviderRefused]]);
+    AccountNotMarked = refusal(404, "The account is not marked.");
+    NoSuchBulkAct = refusal(404, "There is no such bulk act.");
+    NoSuchDeadLetter = refusal(404, "There is no such dead letter.");
+    NoSuchEndpoint = refusal(404, "There is no such endpoint.");
+    NoSuchFile = refusal(404, "There is no such file.");
+    NoSuchHold = refusal(404, "There is no such hold; it may be over.");
+    NoSuchJob = refusal(404, "There is no such job.");
+    NoSuchProvider = refusal(404, "There is no such provider.");
+    NoSuchRoute = refusal(404, "There is no such route.");
+    NotALeaseToken = refusal(404, "The text is not a lease token.");
+    NothingOnRecord = refusal(404, "There is no such job, and nothing on record about one.");
+    UnknownCompany = refusal(404, "The company is unknown.");
+    BreakerMissing = refusal(409, "It has no breaker.");
+    DiscardConflict = refusal(409, "It is being replayed, or it failed for good again just now.");
+    EnqueueConflict = refusal(409, "The id belongs to a job with another body.");
+    ErasureConflict = refusal(
+        409,
+        "Jobs of the person wait or are being delivered, or another node writes the trail: nothing was touched."
+    );
+    LeaseLost = refusal(409, "The lease is no longer yours; nothing changed.");
+    ReplayConflict = refusal(
+        409,
+        "It is on its way with other data, or what would be sent is damaged in the store."
+    );
+    TooLateToCancel = refusal(409, "Too late: it is being delivered, or has ended.");
+    TooManyBulkActs = refusal(409, "Too many bulk acts run already.");
+    TooManyEndpoints = refusal(409, "The company has the maximum number of endpoints.");
+}
 
 /// The header that says who acts.
 pub(crate) struct ActorHeader;
@@ -109,53 +149,7 @@ impl IntoParams for ActorHeader {
         let name = ObjectBuilder::new().schema_type(Type::String);
         let name = name.min_length(Some(1)).max_length(Some(ACTOR_LEN_MAX)).pattern(Some(r"\S"));
         let header = ParameterBuilder::new().name("X-Recado-Actor").parameter_in(ParameterIn::Header);
-        vec![
-            header
-                .required(Required::False)
-                .description(Some("Who acts, without control characters."))
-                .schema(Some(name))
-                .build(),
-        ]
-    }
-}
-
-/// The problems that the gate may answer any request with.
-pub(crate) struct GateProblems;
-
-impl IntoResponses for GateProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[
-            Code::Unauthorized,
-            Code::HostNotAllowed,
-            Code::OriginNotAllowed,
-            Code::TooManyWrongTokens,
-        ])
-    }
-}
-
-/// Problems of any request that only reads.
-pub(crate) struct ReadProblems;
-
-impl IntoResponses for ReadProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(READ)
-    }
-}
-
-/// Problems of any request that has a body.
-pub(crate) struct WriteProblems;
-
-impl IntoResponses for WriteProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(WRITE)
-    }
-}
-
-/// Problems of a call: those of a body, and the provider's.
-pub(crate) struct CallProblems;
-
-impl IntoResponses for CallProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[WRITE, &[Code::ProviderUnavailable, Code::ProviderRefused]].concat())
+        let header = header.required(Required::False).schema(Some(name));
+        vec![header.description(Some("Who acts, without control characters.")).build()]
     }
 }

@@ -64,24 +64,17 @@ impl ServeLimits {
             address_connections_max: (max / 4 * 3).max(1),
             unproven_connections_max: (max / 2).max(1),
             unproven_address_connections_max: (max / 4).max(1),
-            ..ServeLimits::default()
+            header_max_bytes: 32 << 10,
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            stop_grace: Duration::from_secs(30),
         }
     }
 }
 
 impl Default for ServeLimits {
     fn default() -> Self {
-        let max = ServeLimits::CONNECTIONS_MAX;
-        ServeLimits {
-            connections_max: max,
-            address_connections_max: max / 4 * 3,
-            unproven_connections_max: max / 2,
-            unproven_address_connections_max: max / 4,
-            header_max_bytes: 32 << 10,
-            header_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(75),
-            stop_grace: Duration::from_secs(30),
-        }
+        ServeLimits::for_connections(ServeLimits::CONNECTIONS_MAX)
     }
 }
 
@@ -121,8 +114,8 @@ pub async fn serve(
         let (closing, cut) = (closing.clone(), cut.clone());
         connections.spawn(async move {
             tokio::select! {
-                () = serve_connection(stream, router, &limits, closing, &place.proof) => {}
-                () = place.evicted.cancelled() => {}
+                () = serve_connection(stream, router, &limits, closing, &place.0) => {}
+                () = place.0.cut().cancelled() => {}
                 () = cut.cancelled() => {}
             }
             drop(place);

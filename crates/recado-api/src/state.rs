@@ -1,17 +1,16 @@
 //! State shared by all handlers.
 
 use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use recado_engine::Engine;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer_memory::AnswerMemory;
-use crate::gate::{Gate, Hosts, Token};
+use crate::gate::{Hosts, Token};
 
 /// Settings of the API, apart from the engine behind it.
 #[derive(Clone, Debug, Default)]
@@ -58,95 +57,62 @@ impl Default for ApiLimits {
 /// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ApiState {
-    inner: Arc<Inner>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    engine: Engine,
-    options: ApiOptions,
-    document: OnceLock<Bytes>,
-    bodies_in_flight_bytes: AtomicUsize,
-    answers: Arc<AnswerMemory>,
+pub struct SharedState {
+    pub(crate) engine: Engine,
+    pub(crate) options: ApiOptions,
+    pub(crate) answers: Arc<AnswerMemory>,
+    /// A permit for each byte.
+    bodies_in_flight: Arc<Semaphore>,
     batch_turns: Arc<Semaphore>,
     listeners: Arc<Semaphore>,
+}
+
+impl Deref for ApiState {
+    type Target = SharedState;
+
+    fn deref(&self) -> &SharedState {
+        &self.shared
+    }
 }
 
 impl ApiState {
     pub fn new(engine: Engine, options: ApiOptions) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
-        let inner = Inner {
-            listeners: Arc::new(Semaphore::new(options.limits.listeners_max)),
+        let permits = |max: usize| Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
+        let shared = SharedState {
+            answers: Arc::default(),
+            bodies_in_flight: permits(options.limits.bodies_in_flight_max_bytes),
+            batch_turns: permits(cores),
+            listeners: permits(options.limits.listeners_max),
             engine,
             options,
-            document: OnceLock::new(),
-            bodies_in_flight_bytes: AtomicUsize::new(0),
-            answers: Arc::default(),
-            batch_turns: Arc::new(Semaphore::new(cores)),
         };
-        ApiState { inner: Arc::new(inner) }
+        ApiState { shared: Arc::new(shared) }
     }
+}
 
-    pub fn engine(&self) -> &Engine {
-        &self.inner.engine
-    }
-
+impl SharedState {
     pub(crate) fn limits(&self) -> &ApiLimits {
-        &self.inner.options.limits
-    }
-
-    pub(crate) fn token(&self) -> Option<&Token> {
-        self.inner.options.token.as_ref()
-    }
-
-    pub(crate) fn closing(&self) -> &CancellationToken {
-        &self.inner.options.closing
-    }
-
-    pub(crate) fn gate(&self) -> Gate {
-        Gate::new(self.inner.options.token.clone(), self.inner.options.hosts.clone())
-    }
-
-    pub(crate) fn keep_document(&self, document: &serde_json::Value) {
-        let _ = self.inner.document.set(document.to_string().into());
-    }
-
-    pub(crate) fn document(&self) -> Bytes {
-        self.inner.document.get().cloned().unwrap_or_default()
-    }
-
-    pub(crate) fn answers(&self) -> &Arc<AnswerMemory> {
-        &self.inner.answers
+        &self.options.limits
     }
 
     /// The right to work on a large batch. There are as many as cores, so that a caller that sends batches
     /// without end competes with the others for a fair share of them and not for all.
     pub(crate) async fn batch_turn(&self) -> Option<OwnedSemaphorePermit> {
-        self.inner.batch_turns.clone().acquire_owned().await.ok()
+        self.batch_turns.clone().acquire_owned().await.ok()
     }
 
     /// A place among the listeners; `None` when there is none left.
     pub(crate) fn place_to_listen(&self) -> Option<OwnedSemaphorePermit> {
-        self.inner.listeners.clone().try_acquire_owned().ok()
+        self.listeners.clone().try_acquire_owned().ok()
     }
 
     /// Reserves room for bodies; `None` when there is none left.
-    pub(crate) fn reserve(&self, bytes: usize) -> Option<BodyReservation> {
-        let reserved = BodyReservation { state: self.clone(), bytes };
-        let before = self.inner.bodies_in_flight_bytes.fetch_add(bytes, Ordering::Relaxed);
-        (before.saturating_add(bytes) <= self.limits().bodies_in_flight_max_bytes).then_some(reserved)
-    }
-}
-
-/// Reserves memory for a body until it is dropped.
-#[derive(Debug)]
-pub(crate) struct BodyReservation {
-    state: ApiState,
-    bytes: usize,
-}
-
-impl Drop for BodyReservation {
-    fn drop(&mut self) {
-        self.state.inner.bodies_in_flight_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    pub(crate) fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.bodies_in_flight.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 }

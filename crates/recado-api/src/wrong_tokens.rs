@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Time over which wrong tokens are counted, and between two lines in the log about one address.
-const WINDOW: Duration = Duration::from_secs(60);
+/// Time over which wrong tokens are counted, and between two lines in the log about one address. After it the next one
+/// is answered at once.
+pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// Wrong tokens of one address within a window that are answered at once, with 401.
 const AT_ONCE_MAX: u32 = 10;
@@ -34,26 +35,18 @@ struct Guesses {
     logged: u32,
 }
 
-/// The wait before a wrong token is refused with 429, and the time after which the next one is answered at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Throttled {
-    pub delay: Duration,
-    pub retry_after: Duration,
-}
-
 impl WrongTokens {
-    /// Notes a wrong token; `None` when it is answered at once.
-    pub fn note(self: &Arc<Self>, address: IpAddr) -> Option<Throttled> {
+    /// Notes a wrong token. Returns the wait before it is refused with 429; `None` when it is answered at once.
+    pub fn note(self: &Arc<Self>, address: IpAddr) -> Option<Duration> {
         let mut addresses = self.addresses.lock();
         let is_full = addresses.len() >= ADDRESSES_MAX;
         if let Some(guesses) = addresses.get_mut(&address) {
             guesses.in_window = guesses.in_window.saturating_add(1);
             let over = guesses.in_window.checked_sub(AT_ONCE_MAX + 1)?;
-            let delay = DELAY_STEP.saturating_mul(over.saturating_add(1)).min(DELAY_MAX);
-            return Some(Throttled { delay, retry_after: WINDOW });
+            return Some(DELAY_STEP.saturating_mul(over.saturating_add(1)).min(DELAY_MAX));
         }
         if is_full {
-            return Some(Throttled { delay: DELAY_MAX, retry_after: WINDOW });
+            return Some(DELAY_MAX);
         }
         addresses.insert(address, Guesses { in_window: 1, logged: 1 });
         log(address, 1);
@@ -95,7 +88,7 @@ mod tests {
     async fn guesses_are_answered_later_and_later_until_a_window_is_over() {
         let all = Arc::new(WrongTokens::default());
         assert!((0..AT_ONCE_MAX).all(|_| all.note(ip(1)).is_none()));
-        let delays: Vec<_> = (0..40).filter_map(|_| all.note(ip(1))).map(|late| late.delay).collect();
+        let delays: Vec<_> = (0..40).filter_map(|_| all.note(ip(1))).collect();
         assert_eq!((delays[0], delays[1], delays[39]), (DELAY_STEP, DELAY_STEP * 2, DELAY_MAX));
         assert_eq!(all.note(ip(2)), None, "another address is another caller");
         tokio::time::sleep(WINDOW + Duration::from_secs(1)).await;

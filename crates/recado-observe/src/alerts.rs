@@ -13,9 +13,10 @@
 //! measure, for as long as its whole window, so that a restart, which forgets the window, ends nothing by
 //! itself. Each change is reported once. The caller stores the state, and restores it after a restart.
 
+mod measure;
 pub(crate) mod reading;
 mod rule;
-pub(crate) mod text;
+mod text;
 
 use std::collections::BTreeMap;
 
@@ -25,8 +26,9 @@ use serde::{Deserialize, Serialize};
 use crate::gauges::Gauges;
 use crate::ledger::Ledger;
 
-pub use rule::{AlertConfig, Measure, Rule, RuleChange, Severity, UnknownRule};
-pub use text::{AlertText, Unit};
+pub use measure::{Measure, Unit};
+pub use rule::{AlertConfig, Rule, Severity};
+pub use text::AlertText;
 
 /// The subject of an alert.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -93,10 +93,10 @@ counters! {
     RouteTotals {
         round_trips: Histogram<RoundTrips>,
         /// In the order of [`Cause::ALL`].
-        causes: [u64; 5],
-        /// In the order of [`HoldKind::ALL`].
-        holds: [u64; 4],
-        held_micros: [u64; 4],
+        causes: [u64; Cause::ALL.len()],
+        /// In the order of [`HoldKind`].
+        holds: [u64; HoldKind::COUNT],
+        held_micros: [u64; HoldKind::COUNT],
     }
     /// By the attempt's number.
     AttemptCounters {
@@ -118,11 +118,11 @@ counters! {
         archived: u64,
     }
     StoreCounters {
-        /// In the order of [`StoreWork::ALL`].
-        times: [Histogram<StoreTimes>; 5],
+        /// In the order of [`StoreWork`].
+        times: [Histogram<StoreTimes>; StoreWork::COUNT],
         commits: Histogram<Batches>,
-        /// In the order of [`DeadLetterExit::ALL`].
-        left: [u64; 4],
+        /// In the order of [`DeadLetterExit`].
+        left: [u64; DeadLetterExit::COUNT],
         ages: Histogram<Ages>,
     }
 }
@@ -168,8 +168,3 @@ impl RouteCounters {
 pub fn index_in<T: PartialEq>(word: T, all: &[T]) -> usize {
     all.iter().position(|one| *one == word).unwrap_or_default()
 }
-
-const _: () = {
-    assert!(Cause::ALL.len() == 5 && HoldKind::ALL.len() == 4);
-    assert!(DeadLetterExit::ALL.len() == 4 && StoreWork::ALL.len() == 5);
-};

@@ -152,35 +152,6 @@ pub enum Ending<'a> {
     Cancelled,
 }
 
-/// The way in which a dead letter left the queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DeadLetterExit {
-    /// It was replayed, and that succeeded.
-    Replayed,
-    Discarded,
-    Expired,
-    /// The queue was over its size, and the oldest went to a file.
-    Archived,
-}
-
-impl DeadLetterExit {
-    pub const ALL: [DeadLetterExit; 4] = [
-        DeadLetterExit::Replayed,
-        DeadLetterExit::Discarded,
-        DeadLetterExit::Expired,
-        DeadLetterExit::Archived,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DeadLetterExit::Replayed => "replayed",
-            DeadLetterExit::Discarded => "discarded",
-            DeadLetterExit::Expired => "expired",
-            DeadLetterExit::Archived => "archived",
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decided {
     Retry(Backoff),
@@ -188,51 +159,49 @@ pub enum Decided {
     PermanentError,
 }
 
-/// The reason why a lane waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HoldKind {
-    Breaker,
-    Rate,
-    /// All slots of the provider are taken.
-    Concurrency,
-    Pause,
+/// Declares enums whose variants are the values of a label, each beside its word.
+macro_rules! labels {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+            pub enum $name {
+                $($(#[$variant_doc])* $variant,)*
+            }
+
+            impl $name {
+                pub(crate) const COUNT: usize = [$($word),*].len();
+                /// In the order of the variants, so that `variant as usize` is the index of its word.
+                pub(crate) const WORDS: [&'static str; Self::COUNT] = [$($word),*];
+            }
+        )*
+    };
 }
 
-impl HoldKind {
-    pub const ALL: [HoldKind; 4] =
-        [HoldKind::Breaker, HoldKind::Rate, HoldKind::Concurrency, HoldKind::Pause];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            HoldKind::Breaker => "breaker",
-            HoldKind::Rate => "rate",
-            HoldKind::Concurrency => "concurrency",
-            HoldKind::Pause => "pause",
-        }
+labels! {
+    /// The way in which a dead letter left the queue.
+    DeadLetterExit {
+        /// It was replayed, and that succeeded.
+        Replayed = "replayed",
+        Discarded = "discarded",
+        Expired = "expired",
+        /// The queue was over its size, and the oldest went to a file.
+        Archived = "archived",
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StoreWork {
-    Enqueue,
-    Claim,
-    Settle,
-    Commit,
-    Fsync,
-}
-
-impl StoreWork {
-    pub const ALL: [StoreWork; 5] =
-        [StoreWork::Enqueue, StoreWork::Claim, StoreWork::Settle, StoreWork::Commit, StoreWork::Fsync];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            StoreWork::Enqueue => "enqueue",
-            StoreWork::Claim => "claim",
-            StoreWork::Settle => "settle",
-            StoreWork::Commit => "commit",
-            StoreWork::Fsync => "fsync",
-        }
+    /// The reason why a lane waits.
+    HoldKind {
+        Breaker = "breaker",
+        Rate = "rate",
+        /// All slots of the provider are taken.
+        Concurrency = "concurrency",
+        Pause = "pause",
+    }
+    StoreWork {
+        Enqueue = "enqueue",
+        Claim = "claim",
+        Settle = "settle",
+        Commit = "commit",
+        Fsync = "fsync",
     }
 }
 

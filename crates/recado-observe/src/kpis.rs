@@ -6,16 +6,14 @@
 use std::time::Duration;
 
 use recado_core::Timestamp;
-use serde::Serialize;
 
 use crate::aggregate::Aggregate;
-use crate::counters::{AddCounts, RouteCounters, RouteTotals};
+use crate::counters::{AddCounts, RouteCounters};
 use crate::history::{HOUR, History, Parts};
 use crate::ledger::Routes;
 
 /// A KPI: its figure beside its target.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figure {
     /// Absent when there was nothing to measure.
     pub value: Option<f64>,
@@ -27,8 +25,7 @@ pub struct Figure {
     pub min_volume: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     Met,
     Missed,
@@ -42,8 +39,7 @@ const VOLUME_MIN: u64 = 20;
 /// An even jitter looks uneven below this.
 const JITTERED_MIN: u64 = 500;
 
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Target {
     AtLeast(f64),
     AtMost(f64),
@@ -69,8 +65,7 @@ impl Figure {
 }
 
 /// Shares are from 0 to 1, times in seconds.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Kpis {
     /// Of the retried jobs that ended: those that were sent.
     pub success_after_retry: Figure,
@@ -96,16 +91,14 @@ pub struct Kpis {
     pub by_route: Vec<RouteFlow>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimeSeries {
     pub step: Duration,
     pub points: Vec<TimeSeriesPoint>,
 }
 
 /// Counts from `at` on until the next part begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimeSeriesPoint {
     pub at: Timestamp,
     pub sent: u64,
@@ -114,8 +107,7 @@ pub struct TimeSeriesPoint {
     pub buried: u64,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteFlow {
     pub route: Box<str>,
     pub attempts: u64,
@@ -125,8 +117,7 @@ pub struct RouteFlow {
     pub buried: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttemptRate {
     pub attempt: u32,
     pub ended: u64,
@@ -134,8 +125,7 @@ pub struct AttemptRate {
 }
 
 /// Flow into the dead letter queue in a window.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, PartialEq, Debug)]
 pub struct DeadLetterFlow {
     pub entries: u64,
     /// Of the window, the time that was counted.
@@ -147,118 +137,103 @@ pub struct DeadLetterFlow {
     pub by_error_code: Vec<(Box<str>, u64)>,
 }
 
-pub(crate) fn compute_kpis(
-    aggregate: &Aggregate,
-    routes: &Routes,
-    route: Option<usize>,
-    window: Duration,
-    now: Timestamp,
-) -> Kpis {
-    use Target::{AtLeast, AtMost};
-    let counters = sum_counters(aggregate, route, window, now);
-    let jittered = counters.jitter.iter().sum();
-    let numbers = aggregate.numbers.sum_over(window, now);
-    let rate = |(number, (ended, sent)): (u32, (&u64, &u64))| AttemptRate {
-        attempt: number,
-        ended: *ended,
-        sent: *sent,
-    };
-    Kpis {
-        success_after_retry: Figure::share(counters.retried_sent, counters.retried(), AtLeast(0.85)),
-        mean_attempts: Figure::share(counters.attempts_of_sent, counters.sent, AtMost(1.2)),
-        lost_share: Figure::share(counters.retried_exhausted, counters.retried(), AtMost(0.03)),
-        time_to_success_seconds: Figure::new(
-            counters.recoveries.quantile(0.5),
-            counters.recoveries.count(),
-            VOLUME_MIN,
-            AtMost(3_600.0),
-        ),
-        permanent_share: Figure::share(counters.permanent(), counters.judged(), AtMost(0.1)),
-        at_cap_share: Figure::share(counters.at_cap, counters.delays.count(), AtMost(0.05)),
-        jitter_deviation: Figure::new(counters.jitter_deviation(), jittered, JITTERED_MIN, AtMost(0.3)),
-        mean_backoff_seconds: Figure::new(
-            counters.delays.mean(),
-            counters.delays.count(),
-            VOLUME_MIN,
-            AtMost(1_800.0),
-        ),
-        by_attempt: (1..)
-            .zip(numbers.ended.iter().zip(&numbers.sent))
-            .map(rate)
-            .filter(|rate| rate.ended > 0)
-            .collect(),
-        series: compute_time_series(aggregate, route, window, now),
-        by_route: compute_route_flows(aggregate, routes, route, window, now),
-    }
+/// A window that ends at `now`, of one route or of all.
+pub(crate) struct KpiWindow<'a> {
+    pub aggregate: &'a Aggregate,
+    pub routes: &'a Routes,
+    /// The place of the route.
+    pub route: Option<usize>,
+    pub window: Duration,
+    pub now: Timestamp,
 }
 
-fn compute_time_series(
-    aggregate: &Aggregate,
-    route: Option<usize>,
-    window: Duration,
-    now: Timestamp,
-) -> TimeSeries {
-    let cut = Parts::new(window, now);
-    let part =
-        |at_ms: i64| TimeSeriesPoint { at: Timestamp::from_millis(at_ms), sent: 0, retried: 0, buried: 0 };
-    let mut points: Vec<_> = (0..cut.count as i64).map(|at| part(cut.begin_ms + at * cut.width_ms)).collect();
-    for (_, (history, _)) in chosen_routes(aggregate, route) {
-        history.for_each_slot(&cut, |at, counters| {
-            let part = &mut points[at];
-            part.sent += counters.sent;
-            part.retried += counters.delays.count();
-            part.buried += counters.buried;
-        });
-    }
-    TimeSeries { step: Duration::from_millis(cut.width_ms.unsigned_abs()), points }
-}
-
-fn compute_route_flows(
-    aggregate: &Aggregate,
-    routes: &Routes,
-    route: Option<usize>,
-    window: Duration,
-    now: Timestamp,
-) -> Vec<RouteFlow> {
-    let names: Vec<&str> = routes.names().collect();
-    let flow = |(place, (history, _)): (usize, &(History<RouteCounters>, RouteTotals))| {
-        let counters = history.sum_over(window, now);
-        RouteFlow {
-            route: names[place].into(),
-            attempts: counters.attempts(),
-            failed: counters.failed(),
-            sent: counters.sent,
-            buried: counters.buried,
+impl KpiWindow<'_> {
+    pub fn kpis(&self) -> Kpis {
+        use Target::{AtLeast, AtMost};
+        let counters = self.sum_counters();
+        let jittered = counters.jitter.iter().sum();
+        let (waits, recovered) = (counters.delays.count(), counters.recoveries.count());
+        let to_success = counters.recoveries.quantile(0.5);
+        let numbers = self.aggregate.numbers.sum_over(self.window, self.now);
+        let rates = (1..).zip(numbers.ended.into_iter().zip(numbers.sent));
+        Kpis {
+            success_after_retry: Figure::share(counters.retried_sent, counters.retried(), AtLeast(0.85)),
+            mean_attempts: Figure::share(counters.attempts_of_sent, counters.sent, AtMost(1.2)),
+            lost_share: Figure::share(counters.retried_exhausted, counters.retried(), AtMost(0.03)),
+            time_to_success_seconds: Figure::new(to_success, recovered, VOLUME_MIN, AtMost(3_600.0)),
+            permanent_share: Figure::share(counters.permanent(), counters.judged(), AtMost(0.1)),
+            at_cap_share: Figure::share(counters.at_cap, waits, AtMost(0.05)),
+            jitter_deviation: Figure::new(counters.jitter_deviation(), jittered, JITTERED_MIN, AtMost(0.3)),
+            mean_backoff_seconds: Figure::new(counters.delays.mean(), waits, VOLUME_MIN, AtMost(1_800.0)),
+            by_attempt: rates
+                .map(|(attempt, (ended, sent))| AttemptRate { attempt, ended, sent })
+                .filter(|rate| rate.ended > 0)
+                .collect(),
+            series: self.time_series(),
+            by_route: self.route_flows(),
         }
-    };
-    let mut flows: Vec<_> = chosen_routes(aggregate, route).map(flow).collect();
-    flows.retain(|flow| flow.attempts + flow.sent + flow.buried > 0);
-    flows.sort_by_key(|flow| std::cmp::Reverse(flow.attempts));
-    flows
-}
+    }
 
-pub(crate) fn compute_dead_letter_flow(
-    aggregate: &Aggregate,
-    window: Duration,
-    since: Timestamp,
-    now: Timestamp,
-) -> DeadLetterFlow {
-    let counters = sum_counters(aggregate, None, window, now);
-    let companies = aggregate
-        .companies
-        .sums_over(window, now)
-        .into_iter()
-        .map(|(name, counters)| (name, counters.buried));
-    // The first minutes are not blown up to an hour.
-    let counted = window.min(now.since(since).max(HOUR));
-    let codes =
-        aggregate.codes.sums_over(window, now).into_iter().map(|(name, counters)| (name, counters.buried));
-    DeadLetterFlow {
-        entries: counters.buried,
-        per_hour: counters.buried as f64 * HOUR.as_secs_f64() / counted.as_secs_f64().max(1.0),
-        share_of_sends: ratio(counters.buried, counters.ended()),
-        by_company: sort_by_count(companies),
-        by_error_code: sort_by_count(codes),
+    fn time_series(&self) -> TimeSeries {
+        let cut = Parts::new(self.window, self.now);
+        let begins = (0..cut.count as i64).map(|at| Timestamp::from_millis(cut.begin_ms + at * cut.width_ms));
+        let mut points: Vec<_> =
+            begins.map(|at| TimeSeriesPoint { at, sent: 0, retried: 0, buried: 0 }).collect();
+        for (_, history) in self.chosen_routes() {
+            history.for_each_slot(&cut, |at, counters| {
+                let part = &mut points[at];
+                part.sent += counters.sent;
+                part.retried += counters.delays.count();
+                part.buried += counters.buried;
+            });
+        }
+        TimeSeries { step: Duration::from_millis(cut.width_ms.unsigned_abs()), points }
+    }
+
+    fn route_flows(&self) -> Vec<RouteFlow> {
+        let flow = |(route, history): (&str, &History<RouteCounters>)| {
+            let counters = history.sum_over(self.window, self.now);
+            RouteFlow {
+                route: route.into(),
+                attempts: counters.attempts(),
+                failed: counters.failed(),
+                sent: counters.sent,
+                buried: counters.buried,
+            }
+        };
+        let mut flows: Vec<_> = self.chosen_routes().map(flow).collect();
+        flows.retain(|flow| flow.attempts + flow.sent + flow.buried > 0);
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.attempts));
+        flows
+    }
+
+    /// The flow into the dead letter queue; it is counted since `since`.
+    pub fn dead_letter_flow(&self, since: Timestamp) -> DeadLetterFlow {
+        let counters = self.sum_counters();
+        // The first minutes are not blown up to an hour.
+        let counted = self.window.min(self.now.since(since).max(HOUR));
+        let companies = self.aggregate.companies.sums_over(self.window, self.now).into_iter();
+        let codes = self.aggregate.codes.sums_over(self.window, self.now).into_iter();
+        DeadLetterFlow {
+            entries: counters.buried,
+            per_hour: counters.buried as f64 * HOUR.as_secs_f64() / counted.as_secs_f64().max(1.0),
+            share_of_sends: ratio(counters.buried, counters.ended()),
+            by_company: sort_by_count(companies.map(|(name, counters)| (name, counters.buried))),
+            by_error_code: sort_by_count(codes.map(|(name, counters)| (name, counters.buried))),
+        }
+    }
+
+    fn sum_counters(&self) -> RouteCounters {
+        let mut sum = RouteCounters::default();
+        let each = self.chosen_routes();
+        each.for_each(|(_, history)| sum.add(&history.sum_over(self.window, self.now)));
+        sum
+    }
+
+    fn chosen_routes(&self) -> impl Iterator<Item = (&str, &History<RouteCounters>)> {
+        let each = self.routes.names().zip(&self.aggregate.routes).enumerate();
+        let chosen = each.filter(|(place, _)| self.route.is_none_or(|route| route == *place));
+        chosen.map(|(_, (name, (history, _)))| (name, history))
     }
 }
 
@@ -267,24 +242,6 @@ fn sort_by_count<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(Box<s
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| (name.into(), count)).collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     counts
-}
-
-fn sum_counters(
-    aggregate: &Aggregate,
-    route: Option<usize>,
-    window: Duration,
-    now: Timestamp,
-) -> RouteCounters {
-    let mut sum = RouteCounters::default();
-    chosen_routes(aggregate, route).for_each(|(_, (history, _))| sum.add(&history.sum_over(window, now)));
-    sum
-}
-
-fn chosen_routes(
-    aggregate: &Aggregate,
-    route: Option<usize>,
-) -> impl Iterator<Item = (usize, &(History<RouteCounters>, RouteTotals))> {
-    aggregate.routes.iter().enumerate().filter(move |(place, _)| route.is_none_or(|route| route == *place))
 }
 
 pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {

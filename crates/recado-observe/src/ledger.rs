@@ -18,7 +18,7 @@ use crate::aggregate::Aggregate;
 use crate::fact::Fact;
 use crate::gauges::Gauges;
 use crate::history::SLOT_MS;
-use crate::kpis::{self, DeadLetterFlow, Kpis};
+use crate::kpis::{DeadLetterFlow, KpiWindow, Kpis};
 use crate::shard_counters::ShardCounters;
 use crate::{OTHER, metrics};
 
@@ -82,16 +82,18 @@ impl Ledger {
     /// Returns the retry KPIs for a route, or for all of them; `None` for an unknown route. The
     /// window may be up to a week.
     pub fn kpis(&self, route: Option<&str>, window: Duration, now: Timestamp) -> Option<Kpis> {
-        let place = match route {
+        let route = match route {
             Some(name) => Some(self.routes.find_index(name)?),
             None => None,
         };
-        Some(kpis::compute_kpis(&self.flush(), &self.routes, place, window, now))
+        let aggregate = &self.flush();
+        Some(KpiWindow { aggregate, routes: &self.routes, route, window, now }.kpis())
     }
 
     /// Returns the flow into the dead letter queue in the window; it is counted since `since`.
     pub fn dead_letter_flow(&self, window: Duration, since: Timestamp, now: Timestamp) -> DeadLetterFlow {
-        kpis::compute_dead_letter_flow(&self.flush(), window, since, now)
+        let aggregate = &self.flush();
+        KpiWindow { aggregate, routes: &self.routes, route: None, window, now }.dead_letter_flow(since)
     }
 }
 

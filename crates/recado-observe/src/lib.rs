@@ -29,9 +29,7 @@ pub mod prometheus;
 mod shard_counters;
 mod top_k;
 
-pub use alerts::{
-    AlertChange, AlertConfig, Alerts, AlertsState, Change, Firing, Rule, RuleChange, Severity, Subject,
-};
+pub use alerts::{AlertChange, AlertConfig, Alerts, AlertsState, Change, Firing, Rule, Severity, Subject};
 pub use exposition::CONTENT_TYPE;
 pub use fact::{
     AttemptEnded, Backoff, DeadLetterExit, Decided, DelaySource, Ending, Fact, HoldKind, Judged, StoreWork,

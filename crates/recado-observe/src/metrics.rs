@@ -20,16 +20,32 @@ use crate::exposition::Page;
 use crate::gauges::Gauges;
 use crate::ledger::Routes;
 
+/// Everything that the page is written from.
+#[derive(Clone, Copy)]
+struct Figures<'a> {
+    aggregate: &'a Aggregate,
+    routes: &'a Routes,
+    gauges: &'a Gauges,
+    now: Timestamp,
+}
+
 pub(crate) fn render(aggregate: &Aggregate, routes: &Routes, gauges: &Gauges, now: Timestamp) -> String {
+    let figures = Figures { aggregate, routes, gauges, now };
     let mut page = Page::default();
-    required::render(&mut page, aggregate, routes, gauges, now);
-    engine::render(&mut page, aggregate, routes, gauges);
+    required::render(&mut page, figures);
+    engine::render(&mut page, figures);
     page.into_text()
 }
 
-fn each_route<'a>(
-    aggregate: &'a Aggregate,
-    routes: &'a Routes,
-) -> impl Iterator<Item = (&'a str, &'a RouteCounters, &'a RouteTotals)> {
-    routes.names().zip(&aggregate.routes).map(|(name, (history, totals))| (name, &history.total, totals))
+impl<'a> Figures<'a> {
+    /// A figure of each route.
+    fn by_route<V>(self, figure: impl Fn(&'a RouteCounters) -> V) -> impl Iterator<Item = (&'a str, V)> {
+        let each = self.routes.names().zip(&self.aggregate.routes);
+        each.map(move |(name, (history, _))| (name, figure(&history.total)))
+    }
+
+    /// A figure of each route that is kept only as a total.
+    fn by_route_total<V>(self, figure: impl Fn(&'a RouteTotals) -> V) -> impl Iterator<Item = (&'a str, V)> {
+        self.routes.names().zip(&self.aggregate.routes).map(move |(name, (_, totals))| (name, figure(totals)))
+    }
 }

@@ -9,8 +9,7 @@ use std::fmt::Write;
 use recado_core::time::show_duration;
 
 use crate::alerts::reading::{JUMP_FLOOR, PROCESSING_QUANTILE};
-use crate::alerts::text::Unit;
-use crate::alerts::{AlertConfig, Measure, Rule};
+use crate::alerts::{AlertConfig, Measure, Rule, Unit};
 
 /// The rules as a file that Prometheus reads.
 pub fn prometheus_rules(config: &AlertConfig) -> String {
@@ -51,133 +50,88 @@ fn annotation(rule: &Rule, sentence: &str) -> String {
     let value = match rule.measure.unit() {
         Unit::Share => "{{ $value | humanizePercentage }}",
         Unit::Time => "{{ $value | humanizeDuration }}",
-        Unit::Count | Unit::Times | Unit::Fact => "{{ $value | humanize }}",
+        Unit::Times => "{{ $value | humanize }}×",
+        Unit::Count | Unit::Fact => "{{ $value | humanize }}",
     };
-    let value = if rule.measure.unit() == Unit::Times { format!("{value}×") } else { value.to_owned() };
     let about =
-        subject_label(rule.measure).map(|label| format!("{{{{ $labels.{label} }}}}: ")).unwrap_or_default();
-    about + &sentence.replace("{value}", &value).replace("{window}", &show_duration(rule.window))
+        rule.measure.subject_label().map(|label| format!("{{{{ $labels.{label} }}}}: ")).unwrap_or_default();
+    about + &sentence.replace("{value}", value).replace("{window}", &show_duration(rule.window))
 }
 
-/// The label that tells the subjects of a measure apart.
-fn subject_label(measure: Measure) -> Option<&'static str> {
-    match measure {
-        Measure::FailureRate
-        | Measure::DeadLetterRate
-        | Measure::ProcessingTime
-        | Measure::QueueAge
-        | Measure::PermanentRate
-        | Measure::AtCapRate
-        | Measure::JitterDeviation
-        | Measure::MeanBackoff
-        | Measure::FailureJump => Some("route"),
-        Measure::DeadLettersOfCompany => Some("company_id"),
-        Measure::CodeJump => Some("error_code"),
-        Measure::BreakerOpen => Some("provider"),
-        Measure::DeadLetters
-        | Measure::StoreUse
-        | Measure::RejectedWrites
-        | Measure::ArchivedDeadLetters
-        | Measure::TrailLateness => None,
-    }
-}
+const ATTEMPTS: &str = "recado_attempts_total";
+const FAILED: &str = r#"recado_attempts_total{result!="sent"}"#;
 
 fn expression(rule: &Rule) -> String {
-    let window = show_duration(rule.window);
-    let threshold = rule.threshold;
-    // Increase of a counter over the window, added up by route.
-    let grown = |metric: &str, over: &str| {
-        format!("sum by (route) (increase({}[{over}]))", select_metric(rule, metric))
+    let (window, threshold) = (show_duration(rule.window), rule.threshold);
+    let window = window.as_str();
+    // Increase of a counter, added up by labels.
+    let sum_by = |labels: &str, metric: &str, over: &str| {
+        format!("sum by ({labels}) (increase({}[{over}]))", select_metric(rule, metric))
     };
-    let rate = |part: &str, whole: &str| -> String {
-        let all = grown(whole, &window);
-        above_threshold(rule, &format!("{} / {all}", grown(part, &window)), &all)
+    let grown = |metric: &str| sum_by("route", metric, window);
+    let rate = |part: &str, whole: &str| {
+        let all = grown(whole);
+        above_threshold(rule, &format!("{} / {all}", grown(part)), &all)
     };
+    let highest = |label: &str, metric: &str| {
+        format!("max by ({label}) ({}) > {threshold}", select_metric(rule, metric))
+    };
+    let incidents = |metric: &str| format!("sum(increase({metric}[{window}])) > {threshold}");
     match rule.measure {
-        Measure::FailureRate => rate(r#"recado_attempts_total{result!="sent"}"#, "recado_attempts_total"),
+        Measure::FailureRate => rate(FAILED, ATTEMPTS),
         Measure::DeadLetterRate => rate(
             r#"recado_jobs_ended_total{status="failed"}"#,
             r#"recado_jobs_ended_total{status=~"sent|failed"}"#,
         ),
         Measure::AtCapRate => rate("recado_retries_at_cap_total", "submission_retry_total"),
         Measure::PermanentRate => {
-            let permanent =
-                grown(r#"error_classification_distribution{classification="PERMANENT"}"#, &window);
-            let judged = format!(
-                "({} + {})",
-                grown("recado_attempts_total", &window),
-                grown("recado_decisions_total", &window)
-            );
+            let permanent = grown(r#"error_classification_distribution{classification="PERMANENT"}"#);
+            let judged = format!("({} + {})", grown(ATTEMPTS), grown("recado_decisions_total"));
             above_threshold(rule, &format!("{permanent} / {judged}"), &judged)
         }
         Measure::MeanBackoff => {
-            let waits = grown("submission_retry_backoff_minutes_count", &window);
-            let minutes = grown("submission_retry_backoff_minutes_sum", &window);
+            let waits = grown("submission_retry_backoff_minutes_count");
+            let minutes = grown("submission_retry_backoff_minutes_sum");
             above_threshold(rule, &format!("60 * {minutes} / {waits}"), &waits)
         }
         Measure::ProcessingTime => {
-            let bins = select_metric(rule, "recado_processing_seconds_bucket");
-            let quantile = format!(
-                "histogram_quantile({PROCESSING_QUANTILE}, sum by (route, le) (increase({bins}[{window}])))"
-            );
-            above_threshold(rule, &quantile, &grown("recado_processing_seconds_count", &window))
+            let bins = sum_by("route, le", "recado_processing_seconds_bucket", window);
+            let quantile = format!("histogram_quantile({PROCESSING_QUANTILE}, {bins})");
+            above_threshold(rule, &quantile, &grown("recado_processing_seconds_count"))
         }
         Measure::JitterDeviation => {
-            let tenth = format!(
-                "sum by (route, decile) (increase({}[{window}]))",
-                select_metric(rule, "recado_retry_jitter_total")
-            );
-            let all = grown("recado_retry_jitter_total", &window);
+            let tenth = sum_by("route, decile", "recado_retry_jitter_total", window);
+            let all = grown("recado_retry_jitter_total");
             let off = format!("sum by (route) (abs({tenth} / on (route) group_left () {all} - 0.1))");
             above_threshold(rule, &off, &all)
         }
         Measure::FailureJump => {
-            let share = |over: &str| {
-                let failed = grown(r#"recado_attempts_total{result!="sent"}"#, over);
-                format!("({failed} / {})", grown("recado_attempts_total", over))
-            };
-            let (now, day) = (share(&window), share("1d"));
-            above_threshold(rule, &format!("{now} / {day}"), &grown("recado_attempts_total", &window))
+            let share =
+                |over| format!("({} / {})", sum_by("route", FAILED, over), sum_by("route", ATTEMPTS, over));
+            let (now, day) = (share(window), share("1d"));
+            above_threshold(rule, &format!("{now} / {day}"), &grown(ATTEMPTS))
                 + &format!(" and {now} >= {JUMP_FLOOR}")
         }
         Measure::CodeJump => {
-            let share = |over: &str| {
-                let errors = select_metric(rule, r#"recado_errors_total{error_code!="other"}"#);
-                format!(
-                    "(sum by (error_code) (increase({errors}[{over}])) / scalar(sum(increase(recado_attempts_total[{over}]))))"
-                )
+            let attempts = |over: &str| format!("sum(increase({ATTEMPTS}[{over}]))");
+            let share = |over| {
+                let errors = sum_by("error_code", r#"recado_errors_total{error_code!="other"}"#, over);
+                format!("({errors} / scalar({}))", attempts(over))
             };
-            let (now, day) = (share(&window), share("1d"));
+            let (now, day) = (share(window), share("1d"));
+            let (enough, attempts) = (rule.min_volume.max(1), attempts(window));
             format!(
-                "{now} / {day} > {threshold} and {now} >= {JUMP_FLOOR} and on () (sum(increase(recado_attempts_total[{window}])) >= {})",
-                rule.min_volume.max(1)
+                "{now} / {day} > {threshold} and {now} >= {JUMP_FLOOR} and on () ({attempts} >= {enough})"
             )
         }
-        Measure::RejectedWrites => {
-            format!("sum(increase(recado_store_rejected_writes_total[{window}])) > {threshold}")
-        }
-        Measure::ArchivedDeadLetters => {
-            format!(
-                "sum(increase(recado_dead_letters_left_total{{how=\"archived\"}}[{window}])) > {threshold}"
-            )
-        }
+        Measure::RejectedWrites => incidents("recado_store_rejected_writes_total"),
+        Measure::ArchivedDeadLetters => incidents(r#"recado_dead_letters_left_total{how="archived"}"#),
         Measure::DeadLetters => format!("max(dlq_size) > {threshold}"),
-        Measure::DeadLettersOfCompany => {
-            let companies = select_metric(rule, r#"dlq_by_company{company_id!="other"}"#);
-            format!("max by (company_id) ({companies}) > {threshold}")
-        }
-        Measure::QueueAge => {
-            format!(
-                "max by (route) ({}) > {threshold}",
-                select_metric(rule, "recado_queue_oldest_due_age_seconds")
-            )
-        }
+        Measure::DeadLettersOfCompany => highest("company_id", r#"dlq_by_company{company_id!="other"}"#),
+        Measure::QueueAge => highest("route", "recado_queue_oldest_due_age_seconds"),
         Measure::StoreUse => format!("recado_store_size_bytes / recado_store_max_bytes > {threshold}"),
         Measure::TrailLateness => format!("max(recado_audit_late_seconds) > {threshold}"),
-        Measure::BreakerOpen => {
-            let states = select_metric(rule, r#"recado_breaker_state{state!="CLOSED"}"#);
-            format!("max by (provider) ({states}) > {threshold}")
-        }
+        Measure::BreakerOpen => highest("provider", r#"recado_breaker_state{state!="CLOSED"}"#),
     }
 }
 
@@ -188,7 +142,7 @@ fn above_threshold(rule: &Rule, value: &str, volume: &str) -> String {
 
 /// The metric without those that the rule excepts.
 fn select_metric(rule: &Rule, metric: &str) -> String {
-    let Some(label) = subject_label(rule.measure).filter(|_| !rule.except.is_empty()) else {
+    let Some(label) = rule.measure.subject_label().filter(|_| !rule.except.is_empty()) else {
         return metric.to_owned();
     };
     let names: Vec<_> = rule.except.iter().map(|name| escape_regex(name)).collect();

@@ -1,6 +1,6 @@
 //! Counters of one shard since it was last merged into the aggregate. A fact is counted here first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use recado_core::breaker::BreakerChange;
 use recado_core::reason::clip;
@@ -10,7 +10,7 @@ use crate::counters::{
     AddCounts, AttemptCounters, CLASSES, CodeCounters, CompanyCounters, DECILES, IncidentCounters, NUMBERS,
     RESULTS, RouteCounters, RouteTotals, StoreCounters, index_in,
 };
-use crate::fact::{AttemptEnded, Backoff, DeadLetterExit, Decided, Ending, Fact, HoldKind, StoreWork};
+use crate::fact::{AttemptEnded, Backoff, DeadLetterExit, Decided, Ending, Fact};
 use crate::histogram::{Histogram, RoundTrips};
 use crate::ledger::Routes;
 
@@ -46,20 +46,13 @@ pub struct RouteShard {
 #[derive(Clone, Debug, Default)]
 pub struct PathCounters {
     /// By method and status; a handful.
-    pub answers: Vec<((&'static str, u16), u64)>,
+    pub answers: BTreeMap<(&'static str, u16), u64>,
     pub round_trips: Histogram<RoundTrips>,
 }
 
 impl PathCounters {
-    fn count_answer(&mut self, method: &'static str, status: u16, count: u64) {
-        match self.answers.iter_mut().find(|(kind, _)| *kind == (method, status)) {
-            Some((_, known)) => *known += count,
-            None => self.answers.push(((method, status), count)),
-        }
-    }
-
     pub fn add(&mut self, other: &Self) {
-        other.answers.iter().for_each(|((method, status), count)| self.count_answer(method, *status, *count));
+        other.answers.iter().for_each(|(kind, count)| *self.answers.entry(*kind).or_default() += count);
         self.round_trips.add(&other.round_trips);
     }
 }
@@ -107,7 +100,7 @@ impl ShardCounters {
                 }
             }
             Fact::DeadLetterLeft { how, moved_at } => {
-                self.store.left[index_in(how, &DeadLetterExit::ALL)] += 1;
+                self.store.left[how as usize] += 1;
                 self.store.ages.record_time(now.since(moved_at));
                 self.incidents.archived += u64::from(how == DeadLetterExit::Archived);
             }
@@ -126,18 +119,15 @@ impl ShardCounters {
             }
             Fact::HeldBack { route, why, lasted } => {
                 let totals = &mut self.touch_route(routes, route).totals;
-                let why = index_in(why, &HoldKind::ALL);
-                totals.holds[why] += 1;
-                totals.held_micros[why] += u64::try_from(lasted.as_micros()).unwrap_or(u64::MAX);
+                totals.holds[why as usize] += 1;
+                totals.held_micros[why as usize] += u64::try_from(lasted.as_micros()).unwrap_or(u64::MAX);
             }
-            Fact::StoreWorked { work, took } => {
-                self.store.times[index_in(work, &StoreWork::ALL)].record_time(took);
-            }
+            Fact::StoreWorked { work, took } => self.store.times[work as usize].record_time(took),
             Fact::Committed { requests } => self.store.commits.record(requests),
             Fact::WritesRejected { writes } => self.incidents.writes_rejected += writes,
             Fact::Served { method, path, status, took } => {
                 let path = entry_of(&mut self.paths, path);
-                path.count_answer(method_label(method), status, 1);
+                *path.answers.entry((method_label(method), status)).or_default() += 1;
                 path.round_trips.record_time(took);
             }
         }
@@ -155,13 +145,11 @@ impl ShardCounters {
         counters.results[index_in(attempt.result, &RESULTS)] += 1;
         counters.processing.record_time(attempt.lag + attempt.took);
         shard.totals.round_trips.record_time(attempt.took);
-        if let Some(failure) = attempt.failure {
-            counters.classes[index_in(failure.class, &CLASSES)] += 1;
-        }
         if let Some(backoff) = attempt.retry {
             record_backoff(counters, backoff);
         }
         if let Some(failure) = attempt.failure {
+            counters.classes[index_in(failure.class, &CLASSES)] += 1;
             entry_of(&mut self.codes, code_label(failure.code)).errors += 1;
         }
         let number = (attempt.number.max(1) as usize).min(NUMBERS) - 1;

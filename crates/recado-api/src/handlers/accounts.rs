@@ -1,27 +1,14 @@
 //! Accounts whose credential a provider no longer accepts.
 
-use axum::extract::State;
-use axum::response::Response;
 use recado_engine::notify::accounts;
 use recado_wire::accounts::{Account, AccountList, AccountQuery};
-use recado_wire::{Code, Problem};
 
-use crate::answer::{self, ApiError, shown_name};
-use crate::extract::{Actor, CheckedQuery, TwoPathSegments};
-use crate::openapi::{ActorHeader, ReadProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 fn show_account(account: &accounts::Account) -> Account {
-    Account {
-        provider: account.provider.clone(),
-        company_id: account.company_id.clone(),
-        status: account.status.clone(),
-        since: account.since,
-        reason: account.reason.clone(),
-        error_code: account.error_code.clone(),
-        route: account.route.clone(),
-        job_id: account.job_id.clone(),
-    }
+    let accounts::Account { provider, company_id, status, since, reason, error_code, route, job_id } =
+        account.clone();
+    Account { provider, company_id, status, since, reason, error_code, route, job_id }
 }
 
 /// Accounts that are marked, and why.
@@ -29,37 +16,26 @@ fn show_account(account: &accounts::Account) -> Account {
     get, path = "/v1/accounts", tag = "accounts", operation_id = "listAccounts", params(AccountQuery),
     responses((status = 200, body = AccountList), ReadProblems)
 )]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    CheckedQuery(query): CheckedQuery<AccountQuery>,
-) -> Result<Response, ApiError> {
+pub async fn list(api: ApiState, CheckedQuery(query): CheckedQuery<AccountQuery>) -> ApiResult {
     let company = query.company_id.as_ref().map(|company| company.as_str());
-    let items =
-        api.engine().notifier.accounts.list(company).iter().map(|account| show_account(account)).collect();
-    Ok(answer::ok(&AccountList { items }))
+    let marked = api.engine.notifier.accounts.list(company);
+    answer::ok(&AccountList { items: marked.iter().map(|account| show_account(account)).collect() })
 }
 
 /// Clear the mark of an account after its user has signed in again.
 #[utoipa::path(
     delete, path = "/v1/accounts/{provider}/{companyId}", tag = "accounts", operation_id = "clearAccount",
-    params(
-        ("provider" = String, Path), ("companyId" = String, Path),
-        ActorHeader
-    ),
-    responses(
-        (status = 204, description = "The mark is gone."),
-        (status = 404, description = "The account is not marked.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    params(("provider" = String, Path), ("companyId" = String, Path), ActorHeader),
+    responses((status = 204, description = "The mark is gone."), AccountNotMarked, ReadProblems)
 )]
-pub(crate) async fn clear(
-    State(api): State<ApiState>,
+pub async fn clear(
+    api: ApiState,
     TwoPathSegments(provider, company): TwoPathSegments,
-    Actor(actor): Actor,
-) -> Result<Response, ApiError> {
-    if api.engine().notifier.clear_account(&provider, &company, &actor).await? {
-        return Ok(answer::done());
+    actor: Actor,
+) -> ApiResult {
+    if api.engine.notifier.clear_account(&provider, &company, &actor).await? {
+        return answer::done();
     }
     let [provider, company] = [&provider, &company].map(|name| shown_name(name));
-    Err(ApiError::new(Code::NotFound, format!("company `{company}` has no mark at provider `{provider}`")))
+    Err(ApiError::not_found(format!("company `{company}` has no mark at provider `{provider}`")))
 }

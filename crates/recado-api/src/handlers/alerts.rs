@@ -1,17 +1,11 @@
 //! `GET /v1/alerts`.
 
-use std::time::Duration;
-
-use axum::extract::State;
-use axum::response::Response;
 use recado_observe::alerts::{Subject, Unit};
 use recado_observe::{Firing, Rule, Severity};
 use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule, AlertSeverity, AlertUnit};
 
-use crate::answer;
-use crate::extract::CheckedQuery;
-use crate::openapi::ReadProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
+use crate::handlers::providers::millis;
 
 /// Firing alerts, and every rule. Where several nodes share the store, as the node that runs the alerts last
 /// said.
@@ -19,12 +13,10 @@ use crate::state::ApiState;
     get, path = "/v1/alerts", tag = "alerts", operation_id = "listAlerts",
     responses((status = 200, body = AlertList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>, CheckedQuery(()): CheckedQuery<()>) -> Response {
-    let engine = api.engine();
-    answer::ok(&AlertList {
-        items: engine.alerts.firing().into_iter().map(show_alert).collect(),
-        rules: engine.alerts.rules().iter().map(show_rule).collect(),
-    })
+pub async fn list(api: ApiState, _: NoQuery) -> ApiResult {
+    let alerts = &api.engine.alerts;
+    let items = alerts.firing().into_iter().map(show_alert).collect();
+    answer::ok(&AlertList { items, rules: alerts.rules().iter().map(show_rule).collect() })
 }
 
 fn show_alert(firing: Firing) -> Alert {
@@ -52,7 +44,6 @@ fn show_alert(firing: Firing) -> Alert {
 }
 
 fn show_rule(rule: &Rule) -> AlertRule {
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     AlertRule {
         name: rule.name.to_owned(),
         enabled: rule.enabled,

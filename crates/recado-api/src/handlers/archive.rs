@@ -7,29 +7,22 @@
 use std::io;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use axum::response::Response;
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::stream;
 use recado_engine::dlq::archive::Imported;
 use recado_store::PageRequest;
+use recado_wire::NDJSON;
 use recado_wire::archive::{
     CSV, ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportItem, ImportResult,
 };
 use recado_wire::dlq::{DeadLetter, DeadLetterFilter};
-use recado_wire::{Code, NDJSON, Problem};
 
-use crate::answer::ApiError;
-use crate::answer_memory::Reader;
-use crate::body::{self, Format};
 use crate::csv;
-use crate::extract::{Actor, CheckedQuery};
 use crate::handlers::batch;
 use crate::handlers::dlq::store_filter;
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Entries that are asked of the store at a time, if they are small.
 const PAGE_ENTRIES: usize = 50;
@@ -44,19 +37,21 @@ const PAGE_ENTRIES: usize = 50;
         ReadProblems,
     )
 )]
-pub(crate) async fn export(
-    State(api): State<ApiState>,
-    Actor(actor): Actor,
+pub async fn export(
+    api: ApiState,
+    actor: Actor,
     CheckedQuery(query): CheckedQuery<ExportQuery>,
     reader: Reader,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let format = query.format.unwrap_or_default();
     let filter = store_filter(query.filter);
-    let name = if format == ExportFormat::Csv { "CSV" } else { "NDJSON" };
-    api.engine().audit.record_letters_export(&filter, name, &actor).await?;
+    let (name, kind, file, head) = match format {
+        ExportFormat::Ndjson => ("NDJSON", NDJSON, "attachment; filename=\"dlq.ndjson\"", String::new()),
+        ExportFormat::Csv => ("CSV", CSV, "attachment; filename=\"dlq.csv\"", csv::head()),
+    };
+    api.engine.audit.record_letters_export(&filter, name, &actor).await?;
     let mut export = Export { api, reader, filter, format, before: None, over: false };
     // The first page before the answer: a store that cannot answer is a problem and not a torn file.
-    let head = if format == ExportFormat::Csv { csv::head() } else { String::new() };
     let first = export.page(head).await?;
     let rest = stream::unfold(export, |mut export| async move {
         if export.over {
@@ -67,15 +62,8 @@ pub(crate) async fn export(
         export.over |= page.is_err();
         Some((page, export))
     });
-    let (kind, file) = match format {
-        ExportFormat::Ndjson => (NDJSON, "attachment; filename=\"dlq.ndjson\""),
-        ExportFormat::Csv => (CSV, "attachment; filename=\"dlq.csv\""),
-    };
     let pieces = futures_util::StreamExt::chain(stream::iter([Ok(first)]), rest);
-    let mut response = Response::new(Body::from_stream(pieces));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static(file));
-    Ok(response)
+    Ok(([(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, file)], Body::from_stream(pieces)).into_response())
 }
 
 struct Export {
@@ -90,17 +78,17 @@ struct Export {
 
 impl Export {
     /// The next page, behind `written`.
-    async fn page(&mut self, mut written: String) -> Result<Bytes, ApiError> {
+    async fn page(&mut self, mut written: String) -> ApiResult<Bytes> {
         let permit = self.reader.permit(&self.api).await?;
         let asked = PageRequest { before: self.before, limit: PAGE_ENTRIES };
-        let page = self.api.engine().inspect().dead_letters(self.filter.clone(), asked).await?;
+        let page = self.api.engine.inspect().dead_letters(self.filter.clone(), asked).await?;
         self.before = page.next;
         self.over = page.next.is_none();
         for entry in page.items {
             match self.format {
                 ExportFormat::Csv => csv::row(&DeadLetter::from(entry), &mut written),
                 ExportFormat::Ndjson => {
-                    if let Some(line) = self.api.engine().dlq.exported(&entry).await? {
+                    if let Some(line) = self.api.engine.dlq.exported(&entry).await? {
                         written.push_str(&line);
                         written.push('\n');
                     }
@@ -114,48 +102,41 @@ impl Export {
 /// Bring dead letters back: the lines of a file of the archive, or of an export. Twice is harmless. No other entry is
 /// pushed out: lines that find the queue full are refused, and can be sent again.
 #[utoipa::path(
-    post, path = "/v1/dlq/import", tag = "dead letters", operation_id = "importDeadLetters",
-    params(ActorHeader),
+    post, path = "/v1/dlq/import", tag = "dead letters", operation_id = "importDeadLetters", params(ActorHeader),
     request_body(content = String, content_type = "application/x-ndjson", description = "Up to 10,000 lines of an archive or an export."),
     responses((status = 200, body = ImportAnswer), WriteProblems)
 )]
-pub(crate) async fn import(
-    State(api): State<ApiState>,
-    Actor(actor): Actor,
-    reader: Reader,
-    request: Request,
-) -> Result<Response, ApiError> {
+pub async fn import(api: ApiState, actor: Actor, reader: Reader, request: Request) -> ApiResult {
     let received = body::lines(&api, request).await?;
     let lines = batch::split(Format::Ndjson, &received.bytes, IMPORT_LINES_MAX)?;
     // A line that is not UTF-8 is not JSON either, and is told so.
     let lines: Vec<&str> = lines.into_iter().map(|line| std::str::from_utf8(line).unwrap_or("?")).collect();
-    let answers = api.engine().dlq.import_dead_letters(&lines, Some(&actor)).await?;
+    let answers = api.engine.dlq.import_dead_letters(&lines, Some(&actor)).await?;
     let mut answer =
         ImportAnswer { imported: 0, known: 0, refused: 0, items: Vec::with_capacity(answers.len()) };
     for (index, imported) in (0..).zip(answers) {
+        let refused = |code, id, detail: String| {
+            let detail = format!("line {} {detail}", index + 1);
+            (ImportResult::Refused, id, Some(Problem::new(code, detail)))
+        };
         let (result, job_id, error) = match imported {
             Imported::Done(id) => (ImportResult::Imported, Some(id), None),
             Imported::Known(id) => (ImportResult::Known, Some(id), None),
             Imported::Erased { id, recorded_as } => {
                 let detail = format!(
-                    "line {} is about a person whose data was erased, as record {recorded_as} of the audit trail says, \
-                     and stays out; remove it from the file",
-                    index + 1
+                    "is about a person whose data was erased, as record {recorded_as} of the audit trail says, \
+                     and stays out; remove it from the file"
                 );
-                (ImportResult::Refused, Some(id), Some(Problem::new(Code::Conflict, detail)))
+                refused(Code::Conflict, Some(id), detail)
             }
             Imported::NoRoom { id, max_size } => {
                 let detail = format!(
-                    "line {} finds no room: the dead letter queue holds {max_size} entries, which is its max_size; \
-                     replay or discard some, or raise [dlq] max_size, and import it again",
-                    index + 1
+                    "finds no room: the dead letter queue holds {max_size} entries, which is its max_size; \
+                     replay or discard some, or raise [dlq] max_size, and import it again"
                 );
-                (ImportResult::Refused, Some(id), Some(Problem::new(Code::Conflict, detail)))
+                refused(Code::Conflict, Some(id), detail)
             }
-            Imported::Unreadable(what) => {
-                let problem = Problem::new(Code::ValidationFailed, format!("line {} {what}", index + 1));
-                (ImportResult::Refused, None, Some(problem))
-            }
+            Imported::Unreadable(what) => refused(Code::ValidationFailed, None, what.to_string()),
         };
         match result {
             ImportResult::Imported => answer.imported += 1,
@@ -164,5 +145,5 @@ pub(crate) async fn import(
         }
         answer.items.push(ImportItem { index, result, job_id, error });
     }
-    Ok(reader.ok(&api, &answer))
+    reader.ok(&api, &answer)
 }

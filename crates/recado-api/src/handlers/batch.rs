@@ -2,24 +2,17 @@
 
 use std::fmt;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
 use recado_core::TraceParent;
 use recado_core::json::JsonKind;
 use recado_engine::{Accepted, Submission};
+use recado_wire::BATCH_JOBS_MAX;
 use recado_wire::jobs::{BatchAnswer, BatchItem, JobRequest};
 use recado_wire::read::NotJson;
-use recado_wire::{BATCH_JOBS_MAX, Code};
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::answer::ApiError;
-use crate::answer_memory::Reader;
-use crate::body::{self, Format, Received};
-use crate::extract;
-use crate::handlers::jobs::{read_submission, show_refusal};
-use crate::openapi::WriteProblems;
-use crate::state::ApiState;
+use crate::handlers::jobs::{read_outcome, read_submission};
+use crate::handlers::prelude::*;
 
 /// Bodies up to this size are read where they arrive; larger ones would hold up the other connections.
 const READ_IN_PLACE_MAX_BYTES: usize = 16 << 10;
@@ -28,20 +21,16 @@ const READ_IN_PLACE_MAX_BYTES: usize = 16 << 10;
 #[utoipa::path(
     post, path = "/v1/jobs/batch", tag = "jobs", operation_id = "enqueueBatch",
     params(("traceparent" = Option<String>, Header, description = "The caller's span, for jobs that name none.")),
-    request_body(content(
-        (Vec<JobRequest> = "application/json"),
-        (String = "application/x-ndjson"),
-    ), description = "A list of jobs, or one job a line (`application/x-ndjson`)."),
+    request_body(
+        content((Vec<JobRequest> = "application/json"), (String = "application/x-ndjson")),
+        description = "A list of jobs, or one job a line (`application/x-ndjson`)."
+    ),
     responses(
         (status = 200, description = "The result of each item, in the order given.", body = BatchAnswer),
         WriteProblems,
     )
 )]
-pub(crate) async fn enqueue_batch(
-    State(api): State<ApiState>,
-    reader: Reader,
-    request: Request,
-) -> Result<Response, ApiError> {
+pub async fn enqueue_batch(api: ApiState, reader: Reader, request: Request) -> ApiResult {
     let heard = extract::traceparent(request.headers());
     let (format, received) = body::batch(&api, request).await?;
     if received.bytes.len() <= READ_IN_PLACE_MAX_BYTES {
@@ -66,26 +55,22 @@ async fn take_in(
     format: Format,
     received: Received,
     heard: Option<TraceParent>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let mut submissions = Vec::new();
-    let mut places: Vec<Result<(), ApiError>> = Vec::new();
+    let mut places: Vec<ApiResult<()>> = Vec::new();
     for item in split(format, &received.bytes, BATCH_JOBS_MAX)? {
         places.push(read_item(&api, item, heard).map(|submission| submissions.push(submission)));
     }
-    let mut answers = api.engine().intake.submit(submissions).await?.into_iter();
+    let mut answers = api.engine.intake.submit(submissions).await?.into_iter();
     let mut answer = BatchAnswer {
         accepted: 0,
         duplicates: 0,
         refused: 0,
-        durability: api.engine().inspect().durability().as_str().to_owned(),
+        durability: api.engine.inspect().durability().as_str().to_owned(),
         items: Vec::with_capacity(places.len()),
     };
     for (index, place) in (0..).zip(places) {
-        let outcome = place.and_then(|()| match answers.next() {
-            Some(Ok(accepted)) => Ok(accepted),
-            Some(Err(refusal)) => Err(show_refusal(refusal)),
-            None => Err(ApiError::new(Code::Internal, "the engine returned no result for this job")),
-        });
+        let outcome = place.and_then(|()| read_outcome(answers.next()));
         match &outcome {
             Ok(Accepted { duplicate: false, .. }) => answer.accepted += 1,
             Ok(Accepted { duplicate: true, .. }) => answer.duplicates += 1,
@@ -93,38 +78,28 @@ async fn take_in(
         }
         answer.items.push(show_item(index, outcome));
     }
-    Ok(reader.ok(&api, &answer))
+    reader.ok(&api, &answer)
 }
 
-fn read_item(api: &ApiState, item: &[u8], heard: Option<TraceParent>) -> Result<Submission, ApiError> {
-    let max_bytes = api.limits().body_max_bytes;
-    if item.len() > max_bytes {
-        return Err(ApiError::new(Code::PayloadTooLarge, format!("the job has more than {max_bytes} bytes")));
-    }
-    read_submission(api, body::text(item)?, heard)
+fn read_item(api: &ApiState, item: &[u8], heard: Option<TraceParent>) -> ApiResult<Submission> {
+    read_submission(api, body::item_text(api, item, "job")?, heard)
 }
 
-fn show_item(index: u64, outcome: Result<Accepted, ApiError>) -> BatchItem {
+fn show_item(index: u64, outcome: ApiResult<Accepted>) -> BatchItem {
     match outcome {
-        Ok(Accepted { job_id, status, duplicate }) => BatchItem {
-            index,
-            job_id: Some(job_id),
-            status: Some(status),
-            duplicate: Some(duplicate),
-            error: None,
-        },
-        Err(refused) => BatchItem {
-            index,
-            job_id: None,
-            status: None,
-            duplicate: None,
-            error: Some(refused.into_problem()),
-        },
+        Ok(Accepted { job_id, status, duplicate }) => {
+            let (job_id, status, duplicate) = (Some(job_id), Some(status), Some(duplicate));
+            BatchItem { index, job_id, status, duplicate, error: None }
+        }
+        Err(refused) => {
+            let error = Some(refused.into_problem());
+            BatchItem { index, job_id: None, status: None, duplicate: None, error }
+        }
     }
 }
 
 /// The items of a batch, unread. What is wrong with one of them is found later.
-pub(crate) fn split(format: Format, bytes: &[u8], max_items: usize) -> Result<Vec<&[u8]>, ApiError> {
+pub(crate) fn split(format: Format, bytes: &[u8], max_items: usize) -> ApiResult<Vec<&[u8]>> {
     let items: Vec<&[u8]> = match format {
         Format::Json => items_of_list(body::text(bytes)?, max_items)?,
         Format::Ndjson => {
@@ -139,7 +114,7 @@ pub(crate) fn split(format: Format, bytes: &[u8], max_items: usize) -> Result<Ve
     Ok(items)
 }
 
-fn items_of_list(json: &str, max_items: usize) -> Result<Vec<&[u8]>, ApiError> {
+fn items_of_list(json: &str, max_items: usize) -> ApiResult<Vec<&[u8]>> {
     if json.trim_ascii().is_empty() {
         return Err(ApiError::new(Code::InvalidJson, "the body is empty; send a JSON list"));
     }

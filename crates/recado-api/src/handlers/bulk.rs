@@ -1,8 +1,5 @@
 //! Many dead letters at once: replay, discard, look, stop.
 
-use axum::extract::{Request, State};
-use axum::http::StatusCode;
-use axum::response::Response;
 use recado_core::DeadLetter;
 use recado_engine::dlq::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
 use recado_wire::bulk::{
@@ -10,71 +7,49 @@ use recado_wire::bulk::{
     BulkState, Canary, CanaryState,
 };
 use recado_wire::dlq::DeadLetterFilter;
-use recado_wire::{Code, Problem};
 
-use crate::answer::{self, ApiError, shown_name};
-use crate::answer_memory::AnswerPermit;
-use crate::body;
-use crate::extract::{Actor, CheckedQuery, PathSegment};
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Entries that a dry run shows.
 const SAMPLE_ENTRIES: usize = 10;
 
 /// Replay every dead letter that a filter chooses: paced, with a canary first if asked. A dry run only counts.
 #[utoipa::path(
-    post, path = "/v1/dlq/replay", tag = "dead letters", operation_id = "replayDeadLetters",
-    params(ActorHeader),
+    post, path = "/v1/dlq/replay", tag = "dead letters", operation_id = "replayDeadLetters", params(ActorHeader),
     request_body = BulkRequest,
     responses(
         (status = 202, description = "Counted and started; `GET /v1/replays/{id}` shows the progress.", body = Bulk),
         (status = 200, description = "A dry run: counted, nothing touched.", body = BulkCount),
-        (status = 409, description = "Too many bulk acts run already.", body = Problem, content_type = "application/problem+json"),
+        TooManyBulkActs,
         WriteProblems,
     )
 )]
-pub(crate) async fn replay(
-    State(api): State<ApiState>,
-    actor: Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    begin(api, bulk::BulkAct::Replay, actor, request).await
+pub async fn replay(api: ApiState, actor: Actor, Json(asked): Json<BulkRequest>) -> ApiResult {
+    begin(api, bulk::BulkAct::Replay, actor, asked).await
 }
 
 /// Give up every dead letter that a filter chooses, for a reason. A dry run only counts.
 #[utoipa::path(
     post, path = "/v1/dlq/discard", tag = "dead letters", operation_id = "discardDeadLetters",
-    params(ActorHeader),
-    request_body = BulkRequest,
+    params(ActorHeader), request_body = BulkRequest,
     responses(
         (status = 202, description = "Counted and started; `GET /v1/replays/{id}` shows the progress.", body = Bulk),
         (status = 200, description = "A dry run: counted, nothing touched.", body = BulkCount),
-        (status = 409, description = "Too many bulk acts run already.", body = Problem, content_type = "application/problem+json"),
+        TooManyBulkActs,
         WriteProblems,
     )
 )]
-pub(crate) async fn discard(
-    State(api): State<ApiState>,
-    actor: Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    begin(api, bulk::BulkAct::Discard, actor, request).await
+pub async fn discard(api: ApiState, actor: Actor, Json(asked): Json<BulkRequest>) -> ApiResult {
+    begin(api, bulk::BulkAct::Discard, actor, asked).await
 }
 
-async fn begin(
-    api: ApiState,
-    act: bulk::BulkAct,
-    Actor(actor): Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let asked: BulkRequest = body::json(&api, request).await?.read()?;
+async fn begin(api: ApiState, act: bulk::BulkAct, actor: Actor, asked: BulkRequest) -> ApiResult {
     let words = asked.words().map(Into::into);
     let filter = read_filter(asked.filter);
     if asked.dry_run == Some(true) {
-        let (total, sample) = api.engine().dlq.choose(&filter, SAMPLE_ENTRIES).await?;
+        let (total, sample) = api.engine.dlq.choose(&filter, SAMPLE_ENTRIES).await?;
         let sample = sample.into_iter().map(show_sample).collect();
-        return Ok(answer::ok(&BulkCount { act: show_act(act), dry_run: true, total, sample }));
+        return answer::ok(&BulkCount { act: show_act(act), dry_run: true, total, sample });
     }
     if act == bulk::BulkAct::Discard {
         if words.is_none() {
@@ -90,78 +65,57 @@ async fn begin(
         rate_per_second: asked.rate_per_second,
         canary: asked.canary,
         words,
-        actor: Some(actor.into()),
+        actor: Some(actor.0.into()),
     };
-    match api.engine().dlq.start_bulk(order).await? {
-        Ok(bulk) => Ok(answer::json(StatusCode::ACCEPTED, &show_bulk(bulk))),
+    match api.engine.dlq.start_bulk(order).await? {
+        Ok(bulk) => answer::json(StatusCode::ACCEPTED, &show_bulk(bulk)),
         Err(TooMany) => {
             let detail = format!(
                 "{RUNNING_MAX} bulk acts are running, which is the most there may be; let one end, or stop one with \
                  DELETE /v1/replays/{{id}}"
             );
-            Err(ApiError::new(Code::Conflict, detail))
+            Err(ApiError::conflict(detail))
         }
     }
 }
 
 /// Bulk acts, newest first: those that run and those that ended lately.
 #[utoipa::path(
-    get, path = "/v1/replays", tag = "dead letters", operation_id = "listBulkActs", responses((status = 200, body = BulkList), ReadProblems)
+    get, path = "/v1/replays", tag = "dead letters", operation_id = "listBulkActs",
+    responses((status = 200, body = BulkList), ReadProblems)
 )]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    CheckedQuery(()): CheckedQuery<()>,
-    permit: AnswerPermit,
-) -> Result<Response, ApiError> {
-    let items = api.engine().dlq.bulks().await?.into_iter().map(show_bulk).collect();
-    Ok(permit.ok(&BulkList { items }))
+pub async fn list(api: ApiState, _: NoQuery, permit: AnswerPermit) -> ApiResult {
+    let items = api.engine.dlq.bulks().await?.into_iter().map(show_bulk).collect();
+    permit.ok(&BulkList { items })
 }
 
 /// Progress of a bulk act.
 #[utoipa::path(
-    get, path = "/v1/replays/{id}", tag = "dead letters", operation_id = "getBulkAct", params(("id" = String, Path)),
-    responses(
-        (status = 200, body = Bulk),
-        (status = 404, description = "There is no such bulk act.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    get, path = "/v1/replays/{id}", tag = "dead letters", operation_id = "getBulkAct",
+    params(("id" = String, Path)),
+    responses((status = 200, body = Bulk), NoSuchBulkAct, ReadProblems)
 )]
-pub(crate) async fn show(
-    State(api): State<ApiState>,
-    PathSegment(id): PathSegment,
-    CheckedQuery(()): CheckedQuery<()>,
-) -> Result<Response, ApiError> {
-    let bulk = api.engine().dlq.bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
-    Ok(answer::ok(&show_bulk(bulk)))
+pub async fn show(api: ApiState, id: InPath<String>, _: NoQuery) -> ApiResult {
+    let bulk = api.engine.dlq.bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
+    answer::ok(&show_bulk(bulk))
 }
 
 /// Stop a bulk act. What it has done stays done; one that has ended is left as it is.
 #[utoipa::path(
     delete, path = "/v1/replays/{id}", tag = "dead letters", operation_id = "stopBulkAct",
     params(("id" = String, Path), ActorHeader),
-    responses(
-        (status = 200, body = Bulk),
-        (status = 404, description = "There is no such bulk act.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    responses((status = 200, body = Bulk), NoSuchBulkAct, ReadProblems)
 )]
-pub(crate) async fn stop(
-    State(api): State<ApiState>,
-    PathSegment(id): PathSegment,
-    Actor(actor): Actor,
-) -> Result<Response, ApiError> {
-    let bulk = api.engine().dlq.stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
-    Ok(answer::ok(&show_bulk(bulk)))
+pub async fn stop(api: ApiState, id: InPath<String>, actor: Actor) -> ApiResult {
+    let bulk = api.engine.dlq.stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
+    answer::ok(&show_bulk(bulk))
 }
 
 fn no_such_bulk(id: &str) -> ApiError {
     let id = shown_name(id);
-    ApiError::new(
-        Code::NotFound,
-        format!(
-            "there is no bulk act `{id}`; `recado dlq bulk` or /v1/replays lists those that are remembered"
-        ),
-    )
+    ApiError::not_found(format!(
+        "there is no bulk act `{id}`; `recado dlq bulk` or /v1/replays lists those that are remembered"
+    ))
 }
 
 fn read_filter(filter: BulkFilter) -> Chosen {

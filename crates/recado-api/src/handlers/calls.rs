@@ -2,21 +2,14 @@
 
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
 use recado_core::Failure;
 use recado_engine::Submission;
 use recado_engine::attempt::calls::{Call, CallRefused, Called};
 use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
-use recado_wire::read::{self, FAULTS_MAX, Faults};
-use recado_wire::{Code, FieldFault, Problem};
+use recado_wire::read::{self, Faults, Read};
 
-use crate::answer::ApiError;
-use crate::answer_memory::Reader;
-use crate::body;
-use crate::extract;
-use crate::openapi::CallProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
+use crate::handlers::providers::millis;
 
 /// Ask a provider and wait: its answer, or the last good one, or when to come back.
 #[utoipa::path(
@@ -27,34 +20,26 @@ use crate::state::ApiState;
         CallProblems,
     )
 )]
-pub(crate) async fn call(
-    State(api): State<ApiState>,
-    reader: Reader,
-    request: Request,
-) -> Result<Response, ApiError> {
+pub async fn call(api: ApiState, reader: Reader, request: Request) -> ApiResult {
     let heard = extract::traceparent(request.headers());
     let received = body::json(&api, request).await?;
     let mut call = read_call(&api, received.text()?)?;
     call.traceparent = call.traceparent.or(heard);
     drop(received);
-    match api.engine().attempts.call(call).await? {
+    match api.engine.attempts.call(call).await? {
         // The provider was asked: a refusal would only have it asked again.
-        Ok(called) => show_call(called, |answer| reader.ok(&api, answer)),
+        Ok(called) => reader.ok(&api, &show_call(called)?),
         Err(CallRefused::Route(why)) => Err(ApiError::invalid_at("/route", why)),
         Err(CallRefused::Data(faults)) => {
-            let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {
-                pointer: format!("/data{}", fault.pointer),
-                message: fault.message,
-            });
-            Err(ApiError::invalid(pointed.collect()))
+            let within = faults.into_iter().map(|fault| (format!("/data{}", fault.pointer), fault.message));
+            Err(ApiError::faulty(within))
         }
     }
 }
 
 /// Reads a call, or says everything that is wrong with it.
-fn read_call(api: &ApiState, json: &str) -> Result<Call, ApiError> {
-    let asked = read::body::<CallRequest>(json)?;
-    let (request, mut faults) = (asked.value, asked.faults);
+fn read_call(api: &ApiState, json: &str) -> ApiResult<Call> {
+    let Read { value: request, mut faults } = read::body::<CallRequest>(json)?;
     match recado_engine::notify::notices::caller_company(&request.company_id) {
         Ok(company_id) if faults.is_empty() => Ok(Call {
             route: request.route,
@@ -86,12 +71,12 @@ fn note_job_faults(api: &ApiState, request: CallRequest, faults: &mut Faults) {
         ttl: None,
         priority: None,
     };
-    for (pointer, message) in api.engine().intake.faults_of(job) {
+    for (pointer, message) in api.engine.intake.faults_of(job) {
         faults.note_at(pointer, message);
     }
 }
 
-fn show_call(called: Called, write: impl FnOnce(&CallAnswer) -> Response) -> Result<Response, ApiError> {
+fn show_call(called: Called) -> ApiResult<CallAnswer> {
     let nothing = CallAnswer {
         answer: None,
         took_ms: None,
@@ -102,9 +87,9 @@ fn show_call(called: Called, write: impl FnOnce(&CallAnswer) -> Response) -> Res
     };
     match called {
         Called::Answered { answer, took } => {
-            Ok(write(&CallAnswer { answer, took_ms: Some(millis(took)), ..nothing }))
+            Ok(CallAnswer { answer, took_ms: Some(millis(took)), ..nothing })
         }
-        Called::Cached { answer, age, failure, retry } => Ok(write(&CallAnswer {
+        Called::Cached { answer, age, failure, retry } => Ok(CallAnswer {
             answer: Some(answer),
             fallback: Some(CallFallback::Cached),
             age_ms: Some(millis(age)),
@@ -116,7 +101,7 @@ fn show_call(called: Called, write: impl FnOnce(&CallAnswer) -> Response) -> Res
                 rule: failure.rule,
             }),
             ..nothing
-        })),
+        }),
         Called::Unavailable { failure, retry_after } => {
             Err(ApiError::after(problem(Code::ProviderUnavailable, &failure), retry_after))
         }
@@ -134,8 +119,4 @@ fn problem(kind: Code, failure: &Failure) -> Problem {
         rule: Some(failure.rule.to_string()),
         ..Problem::new(kind, detail)
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

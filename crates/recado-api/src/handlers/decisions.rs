@@ -1,31 +1,24 @@
 //! The stateless rule for process engines.
 
-use axum::extract::{Request, State};
-use axum::response::Response;
 use recado_core::tiss_decision::SubmissionFailure;
 use recado_wire::decisions::{Decision, DecisionRequest, ROUTE_DEFAULT};
-use recado_wire::read::{self, suggest};
+use recado_wire::read::{self, Read, suggest};
 
-use crate::answer::{self, ApiError};
-use crate::body;
-use crate::openapi::WriteProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Retry a failed submission or not, and when. Keeps nothing but the audit record.
 #[utoipa::path(
-    post, path = "/v1/decisions", tag = "decisions", operation_id = "decideRetry", request_body = DecisionRequest,
+    post, path = "/v1/decisions", tag = "decisions", operation_id = "decideRetry",
+    request_body = DecisionRequest,
     responses((status = 200, body = Decision), WriteProblems)
 )]
-pub(crate) async fn decide(State(api): State<ApiState>, request: Request) -> Result<Response, ApiError> {
+pub async fn decide(api: ApiState, request: Request) -> ApiResult {
     let received = body::json(&api, request).await?;
-    let asked = read::body::<DecisionRequest>(received.text()?)?;
-    let (request, mut faults) = (asked.value, asked.faults);
+    let Read { value: request, mut faults } = read::body::<DecisionRequest>(received.text()?)?;
     let route = request.route.as_deref().unwrap_or(ROUTE_DEFAULT);
-    if api.engine().routes().get(route).is_none() {
-        faults.note(
-            "route",
-            format!("is not a route here; {}", suggest(route, &api.engine().routes().names())),
-        );
+    let routes = api.engine.routes();
+    if routes.get(route).is_none() {
+        faults.note("route", format!("is not a route here; {}", suggest(route, &routes.names())));
     }
     if !faults.is_empty() {
         return Err(faults.into_vec().into());
@@ -36,8 +29,8 @@ pub(crate) async fn decide(State(api): State<ApiState>, request: Request) -> Res
         submission_error: &request.submission_error,
         retry_count: request.retry_count.unwrap_or(0),
     };
-    match api.engine().tiss.decide_claim(&failure).await? {
-        Some(decision) => Ok(answer::ok(&Decision::from(decision))),
+    match api.engine.tiss.decide_claim(&failure).await? {
+        Some(decision) => answer::ok(&Decision::from(decision)),
         None => Err(ApiError::invalid_at("/route", "is not a route here")),
     }
 }

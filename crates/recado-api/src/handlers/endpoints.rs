@@ -1,22 +1,12 @@
 //! Webhook endpoints: add, look at, change, switch on, try out, remove.
 
-use axum::extract::{Request, State};
-use axum::http::StatusCode;
-use axum::response::Response;
-use recado_engine::endpoint_admin::{self, EndpointDraft, Tested, is_yes};
+use recado_engine::endpoint_admin::{EndpointDraft, EndpointRefusal, Tested, is_yes};
 use recado_engine::notify::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
 };
-use recado_wire::read::FAULTS_MAX;
-use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
-use crate::answer::{self, ApiError, shown_name};
-use crate::body;
-use crate::cursor::{self, List};
-use crate::extract::{Actor, CheckedQuery, PathSegment};
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// Shows an endpoint without its secrets.
 fn show_endpoint(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
@@ -30,7 +20,7 @@ fn show_endpoint(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
         consecutive_failures: endpoint.failures,
         disabled_at: endpoint.disabled_at,
         disabled_reason: endpoint.disabled_reason.clone(),
-        secret_rotating_until: endpoint.rotating_until(api.engine().now()),
+        secret_rotating_until: endpoint.rotating_until(api.engine.now()),
         created_at: endpoint.created_at,
         updated_at: endpoint.updated_at,
         secret: None,
@@ -43,49 +33,29 @@ fn show_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint 
 }
 
 fn no_such_endpoint(id: &str) -> ApiError {
-    ApiError::new(Code::NotFound, format!("there is no endpoint `{}`", shown_name(id)))
+    ApiError::not_found(format!("there is no endpoint `{}`", shown_name(id)))
 }
 
-fn show_refusal(refusal: endpoint_admin::EndpointRefusal, id: &str) -> ApiError {
-    match refusal {
-        endpoint_admin::EndpointRefusal::Invalid(faults) => {
-            let fault = |(pointer, message)| FieldFault { pointer, message };
-            ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
-        }
-        endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
-        endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Store(error)) => error.into(),
-        endpoint_admin::EndpointRefusal::Endpoint(error @ EndpointError::TooMany) => {
-            ApiError::new(Code::Conflict, error.to_string())
-        }
-        endpoint_admin::EndpointRefusal::Endpoint(error @ EndpointError::Contended) => {
-            ApiError::again_soon(error.to_string())
-        }
-        endpoint_admin::EndpointRefusal::NoCarrier => ApiError::invalid_at(
-            "",
-            format!("cannot be used: {}", endpoint_admin::EndpointRefusal::NoCarrier),
-        ),
-        endpoint_admin::EndpointRefusal::NoRandomness => {
-            ApiError::new(Code::Internal, endpoint_admin::EndpointRefusal::NoRandomness.to_string())
-        }
+/// Shows a refusal of an act on this endpoint.
+fn refusal_of(id: &str) -> impl FnOnce(EndpointRefusal) -> ApiError {
+    move |refusal| match refusal {
+        EndpointRefusal::Invalid(faults) => ApiError::faulty(faults),
+        EndpointRefusal::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
+        EndpointRefusal::Endpoint(EndpointError::Store(error)) => error.into(),
+        EndpointRefusal::Endpoint(EndpointError::TooMany) => ApiError::conflict(refusal.to_string()),
+        EndpointRefusal::Endpoint(EndpointError::Contended) => ApiError::again_soon(refusal.to_string()),
+        EndpointRefusal::NoCarrier => ApiError::invalid_at("", format!("cannot be used: {refusal}")),
+        EndpointRefusal::NoRandomness => ApiError::new(Code::Internal, refusal.to_string()),
     }
 }
 
 /// Add an endpoint. Its secret is in the answer, and is never shown again.
 #[utoipa::path(
-    post, path = "/v1/endpoints", tag = "endpoints", operation_id = "addEndpoint", request_body = EndpointRequest,
-    params(ActorHeader),
-    responses(
-        (status = 201, body = Endpoint),
-        (status = 409, description = "The company has the maximum number of endpoints.", body = Problem, content_type = "application/problem+json"),
-        WriteProblems,
-    )
+    post, path = "/v1/endpoints", tag = "endpoints", operation_id = "addEndpoint",
+    request_body = EndpointRequest, params(ActorHeader),
+    responses((status = 201, body = Endpoint), TooManyEndpoints, WriteProblems)
 )]
-pub(crate) async fn add(
-    State(api): State<ApiState>,
-    Actor(actor): Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let asked: EndpointRequest = body::json(&api, request).await?.read()?;
+pub async fn add(api: ApiState, actor: Actor, Json(asked): Json<EndpointRequest>) -> ApiResult {
     let draft = EndpointDraft {
         company_id: asked.company_id,
         url: asked.url,
@@ -94,9 +64,8 @@ pub(crate) async fn add(
         secret: asked.secret.map(|secret| secret.reveal().to_owned()),
         enabled: None,
     };
-    let endpoint =
-        api.engine().endpoint_admin.add(draft, &actor).await.map_err(|refusal| show_refusal(refusal, ""))?;
-    Ok(answer::json(StatusCode::CREATED, &show_with_secret(&api, &endpoint)))
+    let endpoint = api.engine.endpoint_admin.add(draft, &actor).await.map_err(refusal_of(""))?;
+    answer::json(StatusCode::CREATED, &show_with_secret(&api, &endpoint))
 }
 
 /// Endpoints, oldest first.
@@ -104,58 +73,39 @@ pub(crate) async fn add(
     get, path = "/v1/endpoints", tag = "endpoints", operation_id = "listEndpoints", params(EndpointQuery),
     responses((status = 200, body = EndpointList), ReadProblems)
 )]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    CheckedQuery(query): CheckedQuery<EndpointQuery>,
-) -> Result<Response, ApiError> {
+pub async fn list(api: ApiState, CheckedQuery(query): CheckedQuery<EndpointQuery>) -> ApiResult {
     let after = cursor::read_name(List::Endpoints, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let company = query.company_id.as_ref().map(|company| company.as_str());
-    let found = api.engine().notifier.endpoints.list(company, after.as_deref(), limit + 1);
-    let items: Vec<_> = found.iter().take(limit).map(|endpoint| show_endpoint(&api, endpoint)).collect();
-    let last = items.last().filter(|_| found.len() > limit);
-    let next_cursor = last.map(|last| cursor::write_name(List::Endpoints, &last.id));
-    Ok(answer::ok(&EndpointList { items, next_cursor }))
+    let found = api.engine.notifier.endpoints.list(company, after.as_deref(), limit + 1).into_iter();
+    let (page, next_cursor) = cursor::take_page(List::Endpoints, found, limit, |last| last.id.to_string());
+    let items = page.iter().map(|endpoint| show_endpoint(&api, endpoint)).collect();
+    answer::ok(&EndpointList { items, next_cursor })
 }
 
 /// One endpoint.
 #[utoipa::path(
-    get, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "getEndpoint", params(("id" = String, Path)),
-    responses(
-        (status = 200, body = Endpoint),
-        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    get, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "getEndpoint",
+    params(("id" = String, Path)),
+    responses((status = 200, body = Endpoint), NoSuchEndpoint, ReadProblems)
 )]
-pub(crate) async fn show(
-    State(api): State<ApiState>,
-    PathSegment(id): PathSegment,
-    CheckedQuery(()): CheckedQuery<()>,
-) -> Result<Response, ApiError> {
-    match api.engine().notifier.endpoints.get(&id) {
-        Some(endpoint) => Ok(answer::ok(&show_endpoint(&api, &endpoint))),
-        None => Err(no_such_endpoint(&id)),
-    }
+pub async fn show(api: ApiState, id: InPath<String>, _: NoQuery) -> ApiResult {
+    let endpoint = api.engine.notifier.endpoints.get(&id).ok_or_else(|| no_such_endpoint(&id))?;
+    answer::ok(&show_endpoint(&api, &endpoint))
 }
 
 /// Change an endpoint; what is absent stays. A new secret is in the answer, and is never shown again.
 #[utoipa::path(
     patch, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "changeEndpoint",
-    params(("id" = String, Path), ActorHeader),
-    request_body = EndpointChange,
-    responses(
-        (status = 200, body = Endpoint),
-        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
-        WriteProblems,
-    )
+    params(("id" = String, Path), ActorHeader), request_body = EndpointChange,
+    responses((status = 200, body = Endpoint), NoSuchEndpoint, WriteProblems)
 )]
-pub(crate) async fn change(
-    State(api): State<ApiState>,
-    PathSegment(id): PathSegment,
-    Actor(actor): Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let asked: EndpointChange = body::json(&api, request).await?.read()?;
+pub async fn change(
+    api: ApiState,
+    id: InPath<String>,
+    actor: Actor,
+    Json(asked): Json<EndpointChange>,
+) -> ApiResult {
     let rotates = asked.secret.is_some();
     let draft = EndpointDraft {
         company_id: None,
@@ -165,50 +115,34 @@ pub(crate) async fn change(
         secret: asked.secret.map(|secret| secret.reveal().to_owned()),
         enabled: asked.enabled,
     };
-    let changed = api.engine().endpoint_admin.change(&id, draft, &actor).await;
-    let endpoint = changed.map_err(|refusal| show_refusal(refusal, &id))?;
+    let changed = api.engine.endpoint_admin.change(&id, draft, &actor).await;
+    let endpoint = changed.map_err(refusal_of(&id))?;
     let shown = if rotates { show_with_secret(&api, &endpoint) } else { show_endpoint(&api, &endpoint) };
-    Ok(answer::ok(&shown))
+    answer::ok(&shown)
 }
 
 /// Remove an endpoint. What is on its way to it goes to the dead letter queue.
 #[utoipa::path(
     delete, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "removeEndpoint",
     params(("id" = String, Path), ActorHeader),
-    responses(
-        (status = 204, description = "It is gone."),
-        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    responses((status = 204, description = "It is gone."), NoSuchEndpoint, ReadProblems)
 )]
-pub(crate) async fn remove(
-    State(api): State<ApiState>,
-    PathSegment(id): PathSegment,
-    Actor(actor): Actor,
-) -> Result<Response, ApiError> {
-    api.engine().endpoint_admin.remove(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
-    Ok(answer::done())
+pub async fn remove(api: ApiState, id: InPath<String>, actor: Actor) -> ApiResult {
+    api.engine.endpoint_admin.remove(&id, &actor).await.map_err(refusal_of(&id))?;
+    answer::done()
 }
 
 /// Switch an endpoint on again, with no failures to its name.
 #[utoipa::path(
     post, path = "/v1/endpoints/{id}/enable", tag = "endpoints", operation_id = "enableEndpoint",
     params(("id" = String, Path), ActorHeader),
-    responses(
-        (status = 200, body = Endpoint),
-        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    responses((status = 200, body = Endpoint), NoSuchEndpoint, ReadProblems)
 )]
-pub(crate) async fn enable(
-    State(api): State<ApiState>,
-    PathSegment(id): PathSegment,
-    Actor(actor): Actor,
-) -> Result<Response, ApiError> {
+pub async fn enable(api: ApiState, id: InPath<String>, actor: Actor) -> ApiResult {
     let draft = EndpointDraft { enabled: Some(true), ..EndpointDraft::default() };
-    let changed = api.engine().endpoint_admin.change(&id, draft, &actor).await;
-    let endpoint = changed.map_err(|refusal| show_refusal(refusal, &id))?;
-    Ok(answer::ok(&show_endpoint(&api, &endpoint)))
+    let changed = api.engine.endpoint_admin.change(&id, draft, &actor).await;
+    let endpoint = changed.map_err(refusal_of(&id))?;
+    answer::ok(&show_endpoint(&api, &endpoint))
 }
 
 /// Post a signed test to an endpoint at once. It neither counts nor is repeated.
@@ -217,18 +151,13 @@ pub(crate) async fn enable(
     params(("id" = String, Path), ActorHeader),
     responses(
         (status = 200, description = "The result of the delivery, successful or not.", body = EndpointTested),
-        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
+        NoSuchEndpoint,
         ReadProblems,
     )
 )]
-pub(crate) async fn test(
-    State(api): State<ApiState>,
-    PathSegment(id): PathSegment,
-    Actor(actor): Actor,
-) -> Result<Response, ApiError> {
-    let tested =
-        api.engine().endpoint_admin.test(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
-    Ok(answer::ok(&show_tested(tested)))
+pub async fn test(api: ApiState, id: InPath<String>, actor: Actor) -> ApiResult {
+    let tested = api.engine.endpoint_admin.test(&id, &actor).await.map_err(refusal_of(&id))?;
+    answer::ok(&show_tested(tested))
 }
 
 fn show_tested(tested: Tested) -> EndpointTested {
@@ -262,20 +191,16 @@ mod tests {
     #[test]
     fn a_refusal_says_whether_the_same_again_may_work() {
         let rows = [
-            (endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Unknown), 404, false),
-            (endpoint_admin::EndpointRefusal::Endpoint(EndpointError::TooMany), 409, false),
-            (endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Contended), 503, true),
-            (
-                endpoint_admin::EndpointRefusal::Endpoint(StoreError::Unavailable("x".to_owned()).into()),
-                503,
-                true,
-            ),
-            (endpoint_admin::EndpointRefusal::NoCarrier, 422, false),
-            (endpoint_admin::EndpointRefusal::NoRandomness, 500, false),
+            (EndpointRefusal::Endpoint(EndpointError::Unknown), 404, false),
+            (EndpointRefusal::Endpoint(EndpointError::TooMany), 409, false),
+            (EndpointRefusal::Endpoint(EndpointError::Contended), 503, true),
+            (EndpointRefusal::Endpoint(StoreError::Unavailable("x".to_owned()).into()), 503, true),
+            (EndpointRefusal::NoCarrier, 422, false),
+            (EndpointRefusal::NoRandomness, 500, false),
         ];
         for (refusal, status, again) in rows {
             let words = refusal.to_string();
-            let response = show_refusal(refusal, "ep_1").into_response();
+            let response = refusal_of("ep_1")(refusal).into_response();
             assert_eq!(response.status(), status, "{words}");
             assert_eq!(response.headers().contains_key(RETRY_AFTER), again, "{words}");
         }

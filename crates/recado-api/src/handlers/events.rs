@@ -8,27 +8,18 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::Response;
-use bytes::Bytes;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::IntoResponse;
+use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::stream;
 use recado_core::Event;
-use recado_wire::events::{EVENT_STREAM, EventQuery, GAP, Gap, LAST_EVENT_ID_HEADER};
-use serde::Serialize;
+use recado_wire::events::{EventQuery, GAP, Gap, LAST_EVENT_ID_HEADER};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::Instant;
 
-use crate::answer::ApiError;
-use crate::extract::CheckedQuery;
-use crate::openapi::ReadProblems;
-use crate::state::ApiState;
-
-const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+use crate::handlers::prelude::*;
 
 /// Keeps nginx-like proxies from buffering events.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -48,11 +39,11 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
         ReadProblems,
     )
 )]
-pub(crate) async fn listen(
-    State(api): State<ApiState>,
+pub async fn listen(
+    api: ApiState,
     headers: HeaderMap,
     CheckedQuery(wanted): CheckedQuery<EventQuery>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let Some(place) = api.place_to_listen() else {
         let max = api.limits().listeners_max;
         return Err(ApiError::busy(format!(
@@ -61,72 +52,61 @@ pub(crate) async fn listen(
     };
     let last_heard = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
     let last_heard = last_heard.filter(|id| !id.is_empty()).or(wanted.last_event_id.as_deref());
-    let listening = api.engine().notifier.events.listen(last_heard);
+    let listening = api.engine.notifier.events.listen(last_heard);
     let gap = listening.gap.then(|| {
         let reason = "some events after your last one are no longer kept".to_owned();
         write_gap(Gap { reason, missed: None })
     });
+    let keep_alive = KeepAlive::new().interval(api.limits().keep_alive).text("keep-alive");
     let listener = Listener {
         api,
         wanted,
         gap: gap.flatten(),
         missed: listening.missed.into(),
         told: listening.told,
-        spoke_at: Instant::now(),
         _place: place,
     };
     let pieces = stream::unfold(listener, |mut listener| async {
         let piece = listener.next().await?;
         Some((Ok::<_, Infallible>(piece), listener))
     });
-    let mut response = Response::new(Body::from_stream(pieces));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
-    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    Ok(response)
+    let headers = [(CACHE_CONTROL, "no-store"), (X_ACCEL_BUFFERING, "no")];
+    Ok((headers, Sse::new(pieces).keep_alive(keep_alive)).into_response())
 }
 
 struct Listener {
     api: ApiState,
     wanted: EventQuery,
     /// The notice that events are lost to it, until it is sent.
-    gap: Option<Bytes>,
+    gap: Option<sse::Event>,
     /// Events that it missed and was not sent yet. All listeners share them.
     missed: VecDeque<Arc<Event>>,
     told: Receiver<Arc<Event>>,
-    spoke_at: Instant,
     _place: OwnedSemaphorePermit,
 }
 
 impl Listener {
-    /// The bytes to send next; `None` when the server closes.
-    async fn next(&mut self) -> Option<Bytes> {
-        let piece = match self.gap.take().or_else(|| self.next_missed()) {
-            Some(piece) => piece,
-            None => self.receive_event().await?,
-        };
-        self.spoke_at = Instant::now();
-        Some(piece)
-    }
-
-    fn next_missed(&mut self) -> Option<Bytes> {
-        while let Some(event) = self.missed.pop_front() {
-            if let Some(piece) =
-                Some(event).filter(|event| self.wanted.wants(event)).and_then(|event| write_event(&event))
-            {
-                return Some(piece);
-            }
+    /// The event to send next; `None` when the server closes.
+    async fn next(&mut self) -> Option<sse::Event> {
+        match self.gap.take().or_else(|| self.next_missed()) {
+            Some(piece) => Some(piece),
+            None => self.receive_event().await,
         }
-        None
     }
 
-    async fn receive_event(&mut self) -> Option<Bytes> {
-        let too_quiet_at = self.spoke_at + self.api.limits().keep_alive;
+    fn next_missed(&mut self) -> Option<sse::Event> {
+        let wanted = &self.wanted;
+        let mut missed = std::iter::from_fn(|| self.missed.pop_front());
+        missed.find_map(|event| {
+            Some(event).filter(|event| wanted.wants(event)).and_then(|event| write_event(&event))
+        })
+    }
+
+    async fn receive_event(&mut self) -> Option<sse::Event> {
         loop {
             let heard = tokio::select! {
-                () = self.api.closing().cancelled() => return None,
+                () = self.api.options.closing.cancelled() => return None,
                 heard = self.told.recv() => heard,
-                () = tokio::time::sleep_until(too_quiet_at) => return Some(KEEP_ALIVE),
             };
             let piece = match heard {
                 Ok(event) if self.wanted.wants(&event) => write_event(&event),
@@ -144,17 +124,11 @@ impl Listener {
     }
 }
 
-fn write_event(event: &Event) -> Option<Bytes> {
-    written(&format!("id: {}\nevent: {}", event.id, event.kind.as_str()), event)
+fn write_event(event: &Event) -> Option<sse::Event> {
+    sse::Event::default().id(&event.id).event(event.kind.as_str()).json_data(event).ok()
 }
 
 /// Without an id, so that a client that comes back still names the last event.
-fn write_gap(gap: Gap) -> Option<Bytes> {
-    written(&format!("event: {GAP}"), &gap)
-}
-
-/// JSON never holds a line end, so it is one line of data.
-fn written(head: &str, data: &impl Serialize) -> Option<Bytes> {
-    let json = serde_json::to_string(data).ok()?;
-    Some(format!("{head}\ndata: {json}\n\n").into())
+fn write_gap(gap: Gap) -> Option<sse::Event> {
+    sse::Event::default().event(GAP).json_data(gap).ok()
 }

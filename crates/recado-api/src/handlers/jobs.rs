@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use recado_audit::Query;
-use recado_core::{Status, Timestamp, TraceParent};
+use recado_core::{JobId, Status, Timestamp, TraceParent};
 use recado_engine::{Accepted, Submission, SubmitRefusal};
 use recado_store::{Cancelled, Durability, JobFilter, PageRequest};
 use recado_wire::audit::AuditTrail;
@@ -14,18 +12,11 @@ use recado_wire::jobs::{
     Attempt, HeldBy, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobTimes, JobView, JobWait,
     WaitingFor,
 };
-use recado_wire::read::{self, FAULTS_MAX};
-use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
+use recado_wire::read::{self, Read};
 
-use crate::answer::{self, ApiError};
-use crate::answer_memory::{AnswerPermit, ItemPermit};
-use crate::body;
-use crate::cursor::{self, List};
-use crate::extract::{self, Actor, CheckedQuery, JobIdPath};
 use crate::handlers::dlq::show_archived;
+use crate::handlers::prelude::*;
 use crate::handlers::providers::waiting_for;
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::state::ApiState;
 
 /// Time that one page of a list looks for matches that are few and far between.
 const SEARCH_MAX: Duration = Duration::from_millis(60);
@@ -40,20 +31,16 @@ const CHUNK_JOBS: usize = 100;
     responses(
         (status = 202, description = "Taken in.", body = JobAccepted),
         (status = 200, description = "The same job exists already; this is its state.", body = JobAccepted),
-        (status = 409, description = "The id belongs to a job with another body.", body = Problem, content_type = "application/problem+json"),
+        EnqueueConflict,
         WriteProblems,
     )
 )]
-pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Result<Response, ApiError> {
+pub async fn enqueue(api: ApiState, request: Request) -> ApiResult {
     let heard = extract::traceparent(request.headers());
     let received = body::json(&api, request).await?;
     let submission = read_submission(&api, received.text()?, heard)?;
-    let answer = api.engine().intake.submit(vec![submission]).await?.pop();
-    match answer {
-        Some(Ok(accepted)) => Ok(show_accepted(&accepted, api.engine().inspect().durability())),
-        Some(Err(refusal)) => Err(show_refusal(refusal)),
-        None => Err(ApiError::new(Code::Internal, "the engine returned no result for this job")),
-    }
+    let accepted = read_outcome(api.engine.intake.submit(vec![submission]).await?.pop())?;
+    Ok(show_accepted(&accepted, api.engine.inspect().durability()))
 }
 
 /// Reads one job, or says everything that is wrong with it: with its shape, and with what is in it.
@@ -62,14 +49,13 @@ pub(crate) fn read_submission(
     api: &ApiState,
     json: &str,
     heard: Option<TraceParent>,
-) -> Result<Submission, ApiError> {
-    let request = read::body::<JobRequest>(json)?;
-    let submission = submission(request.value, heard);
-    let mut faults = request.faults;
+) -> ApiResult<Submission> {
+    let Read { value: request, mut faults } = read::body::<JobRequest>(json)?;
+    let submission = submission(request, heard);
     if faults.is_empty() {
         return Ok(submission);
     }
-    for (pointer, message) in api.engine().intake.faults_of(submission) {
+    for (pointer, message) in api.engine.intake.faults_of(submission) {
         faults.note_at(pointer, message);
     }
     Err(faults.into_vec().into())
@@ -95,9 +81,8 @@ fn show_accepted(accepted: &Accepted, durability: Durability) -> Response {
     let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
     let job_id = accepted.job_id.as_str();
     let (state, duplicate) = (accepted.status.as_str(), if accepted.duplicate { "true" } else { "false" });
-    let mut json = String::with_capacity(96 + job_id.len());
     // None of it holds anything that JSON would escape.
-    for part in [
+    let json = [
         r#"{"jobId":""#,
         job_id,
         r#"","status":""#,
@@ -107,24 +92,20 @@ fn show_accepted(accepted: &Accepted, durability: Durability) -> Response {
         r#","durability":""#,
         durability.as_str(),
         r#""}"#,
-    ] {
-        json.push_str(part);
-    }
-    answer::written(status, json)
+    ];
+    answer::written(status, json.concat())
 }
 
-pub(crate) fn show_refusal(refusal: SubmitRefusal) -> ApiError {
-    match refusal {
-        SubmitRefusal::Invalid(faults) => {
-            let fault = |(pointer, message)| FieldFault { pointer, message };
-            ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
-        }
+/// Reads the engine's answer for one job.
+pub(crate) fn read_outcome(outcome: Option<Result<Accepted, SubmitRefusal>>) -> ApiResult<Accepted> {
+    let missing = || ApiError::new(Code::Internal, "the engine returned no result for this job");
+    outcome.ok_or_else(missing)?.map_err(|refusal| match refusal {
+        SubmitRefusal::Invalid(faults) => ApiError::faulty(faults),
         SubmitRefusal::NotStored(error) => error.into(),
-        SubmitRefusal::Conflict { job_id } => ApiError::new(
-            Code::Conflict,
-            format!("job `{job_id}` exists and asks for something else; use another jobId"),
-        ),
-    }
+        SubmitRefusal::Conflict { job_id } => ApiError::conflict(format!(
+            "job `{job_id}` exists and asks for something else; use another jobId"
+        )),
+    })
 }
 
 /// One job, with every attempt, what it waits for, its payload while it exists, and where its dead letter is archived. The
@@ -132,55 +113,52 @@ pub(crate) fn show_refusal(refusal: SubmitRefusal) -> ApiError {
 #[utoipa::path(
     get, path = "/v1/jobs/{jobId}", tag = "jobs", operation_id = "getJob",
     params(("jobId" = String, Path), ActorHeader),
-    responses(
-        (status = 200, body = JobView),
-        (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    responses((status = 200, body = JobView), NoSuchJob, ReadProblems)
 )]
-pub(crate) async fn show(
-    State(api): State<ApiState>,
-    JobIdPath(id): JobIdPath,
-    Actor(actor): Actor,
-    CheckedQuery(()): CheckedQuery<()>,
+pub async fn show(
+    api: ApiState,
+    id: InPath<JobId>,
+    actor: Actor,
+    _: NoQuery,
     ItemPermit(permit): ItemPermit,
-) -> Result<Response, ApiError> {
-    let now = api.engine().now();
-    let Some(found) = api.engine().inspect().job(&id, now).await? else {
+) -> ApiResult {
+    let now = api.engine.now();
+    let Some(found) = api.engine.inspect().job(&id, now).await? else {
         return Err(ApiError::no_such_job(id.as_str()));
     };
     let data = match found.status {
         // The payload has moved to the dead letter.
-        Status::Failed => api.engine().inspect().dead_letter(&id).await?.map(|entry| entry.data().clone()),
+        Status::Failed => api.engine.inspect().dead_letter(&id).await?.map(|entry| entry.data().clone()),
         Status::Sent | Status::Cancelled | Status::Discarded => None,
         _ => Some(found.job.data.clone()),
     };
     let archived = match found.status {
-        Status::Discarded => api.engine().dlq.archived(&id).await?.map(show_archived),
+        Status::Discarded => api.engine.dlq.archived(&id).await?.map(show_archived),
         _ => None,
     };
     if data.is_some() {
-        api.engine().audit.record_payload_read(&found.job, &actor).await?;
+        api.engine.audit.record_payload_read(&found.job, &actor).await?;
     }
-    Ok(permit.ok(&JobView { data, archived, ..view(&api, found, now) }))
+    permit.ok(&JobView { data, archived, ..view(&api, found, now) })
 }
 
 /// The reason why due jobs are not on their way.
 pub(crate) fn why_due_and_waiting(api: &ApiState, route: &str, company: &str) -> WaitingFor {
-    if let Some(why) = api.engine().routes().why_undeliverable(route) {
+    if let Some(why) = api.engine.routes().why_undeliverable(route) {
         return WaitingFor::Route { why };
     }
-    api.engine().gate.hold(route, company).map_or(WaitingFor::Turn, waiting_for)
+    api.engine.gate.hold(route, company).map_or(WaitingFor::Turn, waiting_for)
 }
 
 /// A job as lists show it.
 fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView {
     let job = found.job;
+    let gate = &api.engine.gate;
     let waits =
         matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
-    let receiver_hold = waits.then(|| api.engine().gate.receiver_hold(&job)).flatten();
+    let receiver_hold = waits.then(|| gate.receiver_hold(&job)).flatten();
     let held_until = receiver_hold.as_ref().and_then(|hold| hold.until);
-    let held = receiver_hold.or_else(|| waits.then(|| api.engine().gate.hold_by_pin(&job)).flatten());
+    let held = receiver_hold.or_else(|| waits.then(|| gate.hold_by_pin(&job)).flatten());
     let waiting_for = waits.then(|| match (held, job.due_at > now, found.status) {
         (Some(held), ..) => waiting_for(held),
         (None, true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
@@ -229,7 +207,7 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         answer: found.answer,
         held_by: found
             .held_by
-            .map(|(worker_id, until)| HeldBy { worker_id, until: api.engine().attempts.wall_time_of(until) }),
+            .map(|(worker_id, until)| HeldBy { worker_id, until: api.engine.attempts.wall_time_of(until) }),
         archived: None,
         data: None,
     }
@@ -241,13 +219,13 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
     get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs", params(JobQuery, ActorHeader),
     responses((status = 200, body = JobList), ReadProblems)
 )]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    Actor(actor): Actor,
+pub async fn list(
+    api: ApiState,
+    actor: Actor,
     CheckedQuery(query): CheckedQuery<JobQuery>,
     permit: AnswerPermit,
-) -> Result<Response, ApiError> {
-    let now = api.engine().now();
+) -> ApiResult {
+    let now = api.engine.now();
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let filter = JobFilter {
         // What is parked is nothing that a store knows: it is queued or retrying while something is held.
@@ -263,7 +241,7 @@ pub(crate) async fn list(
     loop {
         let wanted = CHUNK_JOBS.min(limit - items.len());
         let page =
-            api.engine().inspect().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
+            api.engine.inspect().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
         let shown = page.items.into_iter().map(|found| view(&api, found, now));
         let had = items.len();
         items.extend(shown.filter(|job| query.status.is_none_or(|wanted| job.status == wanted)));
@@ -280,10 +258,10 @@ pub(crate) async fn list(
             company: filter.company.map(|company| company.as_str().into()),
             ..Query::default()
         };
-        api.engine().audit.record_person_read(&person, &actor).await?;
+        api.engine.audit.record_person_read(&person, &actor).await?;
     }
     let next_cursor = before.map(|place| cursor::write(List::Jobs, place));
-    Ok(permit.ok(&JobList { items, next_cursor }))
+    permit.ok(&JobList { items, next_cursor })
 }
 
 /// Cancel a job that has not been sent.
@@ -292,28 +270,24 @@ pub(crate) async fn list(
     params(("jobId" = String, Path), ActorHeader),
     responses(
         (status = 200, description = "Cancelled, now or before.", body = JobCancelled),
-        (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Too late: it is being delivered, or has ended.", body = Problem, content_type = "application/problem+json"),
+        NoSuchJob,
+        TooLateToCancel,
         ReadProblems,
     )
 )]
-pub(crate) async fn cancel(
-    State(api): State<ApiState>,
-    JobIdPath(id): JobIdPath,
-    Actor(actor): Actor,
-) -> Result<Response, ApiError> {
-    let engine = api.engine();
+pub async fn cancel(api: ApiState, id: InPath<JobId>, actor: Actor) -> ApiResult {
+    let (InPath(id), engine) = (id, &api.engine);
     match engine.dlq.cancel(&id, Some(&actor)).await? {
         Cancelled::Done => {
             // A replay that is called off is a dead letter again.
             let found = engine.inspect().job(&id, engine.now()).await?;
             let status = found.map_or(Status::Cancelled, |found| found.status);
-            Ok(answer::ok(&JobCancelled { job_id: id, status }))
+            answer::ok(&JobCancelled { job_id: id, status })
         }
-        Cancelled::Already => Ok(answer::ok(&JobCancelled { job_id: id, status: Status::Cancelled })),
+        Cancelled::Already => answer::ok(&JobCancelled { job_id: id, status: Status::Cancelled }),
         Cancelled::Refused(status) => {
             let detail = format!("job `{id}` is {status}; only a job that waits can be cancelled");
-            Err(ApiError::new(Code::Conflict, detail))
+            Err(ApiError::conflict(detail))
         }
         Cancelled::Unknown => Err(ApiError::no_such_job(id.as_str())),
     }
@@ -324,24 +298,20 @@ pub(crate) async fn cancel(
 #[utoipa::path(
     get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", operation_id = "getJobAudit",
     params(("jobId" = String, Path), ActorHeader),
-    responses(
-        (status = 200, body = AuditTrail),
-        (status = 404, description = "There is no such job, and nothing on record about one.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    responses((status = 200, body = AuditTrail), NothingOnRecord, ReadProblems)
 )]
-pub(crate) async fn audit(
-    State(api): State<ApiState>,
-    JobIdPath(id): JobIdPath,
-    Actor(actor): Actor,
-    CheckedQuery(()): CheckedQuery<()>,
+pub async fn audit(
+    api: ApiState,
+    id: InPath<JobId>,
+    actor: Actor,
+    _: NoQuery,
     permit: AnswerPermit,
-) -> Result<Response, ApiError> {
-    match api.engine().audit.job_trail(&id).await? {
+) -> ApiResult {
+    match api.engine.audit.job_trail(&id).await? {
         Some(records) => {
             let person = Query { job: Some(id.as_str().into()), ..Query::default() };
-            api.engine().audit.record_person_read(&person, &actor).await?;
-            Ok(permit.ok(&AuditTrail::of(&records)))
+            api.engine.audit.record_person_read(&person, &actor).await?;
+            permit.ok(&AuditTrail::of(&records))
         }
         None => Err(ApiError::no_such_job(id.as_str())),
     }

@@ -1,26 +1,18 @@
 //! The processes that share the store.
 
-use axum::extract::State;
-use axum::response::Response;
 use recado_engine::duties::nodes::Health;
 use recado_wire::nodes::{Node, NodeHealth, NodeList};
 
-use crate::answer::{self, ApiError};
-use crate::extract::CheckedQuery;
-use crate::openapi::ReadProblems;
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 /// The nodes that share the store: version, health, share of the work.
 #[utoipa::path(
     get, path = "/v1/nodes", tag = "nodes", operation_id = "listNodes",
     responses((status = 200, body = NodeList), ReadProblems)
 )]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    CheckedQuery(()): CheckedQuery<()>,
-) -> Result<Response, ApiError> {
-    let items = api.engine().nodes.list().await?.into_iter().map(show).collect();
-    Ok(answer::ok(&NodeList { items }))
+pub async fn list(api: ApiState, _: NoQuery) -> ApiResult {
+    let items = api.engine.nodes.list().await?.into_iter().map(show).collect();
+    answer::ok(&NodeList { items })
 }
 
 fn show(node: recado_engine::duties::nodes::Node) -> Node {

@@ -3,32 +3,25 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
 use recado_core::RouteName;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
+use recado_engine::admission::admin::PermitAnswer;
 use recado_engine::admission::provider::{CompanySlots, Pause, ProviderTerms, ProviderView};
-use recado_engine::{HoldCause, HoldReason, LimitKind};
+use recado_engine::{HoldCause, HoldReason, LimitKind, PauseScope};
 use recado_store::TenantFilter;
 use recado_wire::jobs::{LimitCode, PauseCode, WaitingFor};
 use recado_wire::providers::{
     BreakerAction, BreakerLimits, BreakerRequest, FailureReport, PauseRequest, Paused, Permit, Provider,
     ProviderLimits, ProviderList, RateLimit, SuccessReport,
 };
-use recado_wire::{Code, Problem};
 
-use crate::answer::{self, ApiError, shown_name};
-use crate::body;
-use crate::extract::{Actor, CheckedQuery, PathSegment};
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
 
 fn no_such_provider(api: &ApiState, name: &str) -> ApiError {
     let name = shown_name(name);
-    let known: Vec<_> =
-        api.engine().gate.provider_views().iter().map(|known| known.name.to_string()).collect();
-    ApiError::new(Code::NotFound, format!("there is no provider `{name}`; known ones: {}", known.join(", ")))
+    let known: Vec<_> = api.engine.gate.provider_views().iter().map(|known| known.name.to_string()).collect();
+    ApiError::not_found(format!("there is no provider `{name}`; known ones: {}", known.join(", ")))
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {
@@ -57,16 +50,18 @@ fn limit_code(limit: LimitKind) -> LimitCode {
     }
 }
 
-fn pause_code(what: recado_engine::PauseScope) -> PauseCode {
+fn pause_code(what: PauseScope) -> PauseCode {
     match what {
-        recado_engine::PauseScope::Company => PauseCode::Company,
-        recado_engine::PauseScope::Route => PauseCode::Route,
-        recado_engine::PauseScope::Provider => PauseCode::Provider,
+        PauseScope::Company => PauseCode::Company,
+        PauseScope::Route => PauseCode::Route,
+        PauseScope::Provider => PauseCode::Provider,
     }
 }
 
 fn limits(terms: &ProviderTerms) -> ProviderLimits {
     let rate = |rate: Rate| RateLimit { max: rate.max, per_ms: millis(rate.per) };
+    let bounds_receivers =
+        terms.company_slots == CompanySlots::AsManyAsFree || terms.receiver_concurrency.is_some();
     ProviderLimits {
         breaker: terms.breaker.map(|breaker| BreakerLimits {
             failures: breaker.failures,
@@ -77,9 +72,7 @@ fn limits(terms: &ProviderTerms) -> ProviderLimits {
         concurrency: terms.concurrency as u64,
         company_rate: terms.company_rate.map(rate),
         company_concurrency: terms.company_slots_max().map(|max| max as u64),
-        endpoint_concurrency: (terms.company_slots == CompanySlots::AsManyAsFree
-            || terms.receiver_concurrency.is_some())
-        .then(|| terms.receiver_slots_max() as u64),
+        endpoint_concurrency: bounds_receivers.then(|| terms.receiver_slots_max() as u64),
         adaptive: terms.adaptive,
     }
 }
@@ -88,16 +81,9 @@ pub(crate) fn show_pause(Pause { since, reason, actor }: Pause) -> Paused {
     Paused { since, reason, actor }
 }
 
-/// Reads the reason of a pause or a resume, if the body has one.
-pub(crate) async fn read_reason(api: &ApiState, request: Request) -> Result<Option<String>, ApiError> {
-    let asked: PauseRequest = body::optional_json(api, request).await?.read_or_default()?;
-    let reason = asked.reason.map(|reason| reason.trim().to_owned());
-    Ok(reason.filter(|reason| !reason.is_empty()))
-}
-
 /// Jobs that are due and wait, of each route that is held back as a whole.
-async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, ApiError> {
-    let engine = api.engine();
+async fn parked_by_route(api: &ApiState) -> ApiResult<BTreeMap<RouteName, u64>> {
+    let engine = &api.engine;
     let mut parked = BTreeMap::new();
     for route in engine.routes().iter().filter(|route| engine.gate.route_hold(route).is_some()) {
         let filter = TenantFilter { route: Some(route.name.clone()), company: None };
@@ -109,14 +95,14 @@ async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, Api
 
 fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64>) -> Provider {
     let named = |name: &str| name == &*view.name;
-    let routes = api.engine().routes().iter().filter(|route| route.providers().any(named));
+    let routes = api.engine.routes().iter().filter(|route| route.providers().any(named));
     let routes: Vec<RouteName> = routes.map(|route| route.name.clone()).collect();
-    let undeliverable = |route: &RouteName| api.engine().routes().why_undeliverable(route.as_str());
+    let undeliverable = |route: &RouteName| api.engine.routes().why_undeliverable(route.as_str());
     let reasons: Option<Vec<String>> = routes.iter().map(undeliverable).collect();
     // A provider that none of its routes can reach looks well, for it is never tried.
     let unreachable = reasons.and_then(|reasons| reasons.into_iter().next());
     let waiting_for = unreachable.map(|why| WaitingFor::Route { why }).or_else(|| {
-        view.hold().or_else(|| api.engine().gate.receivers_hold(&view.name, None)).map(waiting_for)
+        view.hold().or_else(|| api.engine.gate.receivers_hold(&view.name, None)).map(waiting_for)
     });
     Provider {
         state: view.breaker.state,
@@ -138,13 +124,9 @@ fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64
     }
 }
 
-async fn show_or_refuse(
-    api: &ApiState,
-    name: &str,
-    view: Option<ProviderView>,
-) -> Result<Response, ApiError> {
+async fn show_or_refuse(api: &ApiState, name: &str, view: Option<ProviderView>) -> ApiResult {
     let view = view.ok_or_else(|| no_such_provider(api, name))?;
-    Ok(answer::ok(&show_one(api, view, &parked_by_route(api).await?)))
+    answer::ok(&show_one(api, view, &parked_by_route(api).await?))
 }
 
 /// Every provider: its breaker, its limits, what waits for it.
@@ -152,58 +134,41 @@ async fn show_or_refuse(
     get, path = "/v1/providers", tag = "providers", operation_id = "listProviders",
     responses((status = 200, body = ProviderList), ReadProblems)
 )]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    CheckedQuery(()): CheckedQuery<()>,
-) -> Result<Response, ApiError> {
+pub async fn list(api: ApiState, _: NoQuery) -> ApiResult {
     let parked = parked_by_route(&api).await?;
-    let views = api.engine().gate.provider_views().into_iter();
-    Ok(answer::ok(&ProviderList { items: views.map(|view| show_one(&api, view, &parked)).collect() }))
+    let views = api.engine.gate.provider_views().into_iter();
+    answer::ok(&ProviderList { items: views.map(|view| show_one(&api, view, &parked)).collect() })
 }
 
 /// One provider.
 #[utoipa::path(
-    get, path = "/v1/providers/{name}", tag = "providers", operation_id = "getProvider", params(("name" = String, Path)),
-    responses(
-        (status = 200, body = Provider),
-        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    get, path = "/v1/providers/{name}", tag = "providers", operation_id = "getProvider",
+    params(("name" = String, Path)),
+    responses((status = 200, body = Provider), NoSuchProvider, ReadProblems)
 )]
-pub(crate) async fn show(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    CheckedQuery(()): CheckedQuery<()>,
-) -> Result<Response, ApiError> {
-    let view = api.engine().gate.provider_view(&name);
+pub async fn show(api: ApiState, name: InPath<String>, _: NoQuery) -> ApiResult {
+    let view = api.engine.gate.provider_view(&name);
     show_or_refuse(&api, &name, view).await
 }
 
 /// Open or close a provider's breaker by hand. Opened by hand it stays open until it is closed by hand.
 #[utoipa::path(
     post, path = "/v1/providers/{name}/breaker", tag = "providers", operation_id = "setBreaker",
-    params(("name" = String, Path), ActorHeader),
-    request_body = BreakerRequest,
-    responses(
-        (status = 200, body = Provider),
-        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "It has no breaker.", body = Problem, content_type = "application/problem+json"),
-        WriteProblems,
-    )
+    params(("name" = String, Path), ActorHeader), request_body = BreakerRequest,
+    responses((status = 200, body = Provider), NoSuchProvider, BreakerMissing, WriteProblems)
 )]
-pub(crate) async fn turn(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    Actor(actor): Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let asked: BreakerRequest = body::json(&api, request).await?.read()?;
-    let known = api.engine().gate.provider_view(&name).ok_or_else(|| no_such_provider(&api, &name))?;
+pub async fn turn(
+    api: ApiState,
+    name: InPath<String>,
+    actor: Actor,
+    Json(asked): Json<BreakerRequest>,
+) -> ApiResult {
+    let known = api.engine.gate.provider_view(&name).ok_or_else(|| no_such_provider(&api, &name))?;
     if known.terms.breaker.is_none() {
-        let detail = format!("provider `{name}` has no breaker; pause it, or configure a breaker for it");
-        return Err(ApiError::new(Code::Conflict, detail));
+        let detail = format!("provider `{}` has no breaker; pause it, or configure a breaker for it", *name);
+        return Err(ApiError::conflict(detail));
     }
-    let (gate, reason) = (&api.engine().gate, asked.reason.trim());
+    let (gate, reason) = (&api.engine.gate, asked.reason.trim());
     let view = match asked.action {
         BreakerAction::Open => gate.open_breaker(&name, reason, Some(&actor)).await?,
         BreakerAction::Close => gate.close_breaker(&name, reason, Some(&actor)).await?,
@@ -214,109 +179,66 @@ pub(crate) async fn turn(
 /// Pause a provider: its jobs wait and spend no attempt.
 #[utoipa::path(
     post, path = "/v1/providers/{name}/pause", tag = "providers", operation_id = "pauseProvider",
-    params(("name" = String, Path), ActorHeader),
-    request_body = Option<PauseRequest>,
-    responses(
-        (status = 200, body = Provider),
-        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
-        WriteProblems,
-    )
+    params(("name" = String, Path), ActorHeader), request_body = Option<PauseRequest>,
+    responses((status = 200, body = Provider), NoSuchProvider, WriteProblems)
 )]
-pub(crate) async fn pause(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    Actor(actor): Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let reason = read_reason(&api, request).await?;
-    let view = api.engine().gate.pause_provider(&name, reason.as_deref(), Some(&actor)).await?;
+pub async fn pause(api: ApiState, name: InPath<String>, actor: Actor, Reason(reason): Reason) -> ApiResult {
+    let view = api.engine.gate.pause_provider(&name, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
 
 /// Let a paused provider go on.
 #[utoipa::path(
     post, path = "/v1/providers/{name}/resume", tag = "providers", operation_id = "resumeProvider",
-    params(("name" = String, Path), ActorHeader),
-    request_body = Option<PauseRequest>,
-    responses(
-        (status = 200, body = Provider),
-        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
-        WriteProblems,
-    )
+    params(("name" = String, Path), ActorHeader), request_body = Option<PauseRequest>,
+    responses((status = 200, body = Provider), NoSuchProvider, WriteProblems)
 )]
-pub(crate) async fn resume(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    Actor(actor): Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let reason = read_reason(&api, request).await?;
-    let view = api.engine().gate.resume_provider(&name, reason.as_deref(), Some(&actor)).await?;
+pub async fn resume(api: ApiState, name: InPath<String>, actor: Actor, Reason(reason): Reason) -> ApiResult {
+    let view = api.engine.gate.resume_provider(&name, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
 
 /// Ask for a permit to call this provider from the caller's own code. After a yes, report the result, by
 /// success or failure.
 #[utoipa::path(
-    post, path = "/v1/providers/{name}/permit", tag = "providers", operation_id = "askForPermit", params(("name" = String, Path)),
-    responses(
-        (status = 200, description = "Granted or refused.", body = Permit),
-        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    post, path = "/v1/providers/{name}/permit", tag = "providers", operation_id = "askForPermit",
+    params(("name" = String, Path)),
+    responses((status = 200, description = "Granted or refused.", body = Permit), NoSuchProvider, ReadProblems)
 )]
-pub(crate) async fn permit(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-) -> Result<Response, ApiError> {
-    let permit = api.engine().gate.permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
-    Ok(answer::ok(&Permit {
-        permitted: permit.permitted,
-        state: permit.state,
-        reason: permit.reason,
-        retry_after_ms: permit.retry_after.map(millis),
-    }))
+pub async fn permit(api: ApiState, name: InPath<String>) -> ApiResult {
+    let permit = api.engine.gate.permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
+    let PermitAnswer { permitted, state, reason, retry_after } = permit;
+    answer::ok(&Permit { permitted, state, reason, retry_after_ms: retry_after.map(millis) })
 }
 
 /// A permitted call went well.
 #[utoipa::path(
-    post, path = "/v1/providers/{name}/success", tag = "providers", operation_id = "reportSuccess", params(("name" = String, Path)),
-    request_body = Option<SuccessReport>,
-    responses(
-        (status = 200, body = Provider),
-        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
-        WriteProblems,
-    )
+    post, path = "/v1/providers/{name}/success", tag = "providers", operation_id = "reportSuccess",
+    params(("name" = String, Path)), request_body = Option<SuccessReport>,
+    responses((status = 200, body = Provider), NoSuchProvider, WriteProblems)
 )]
-pub(crate) async fn success(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let report: SuccessReport = body::optional_json(&api, request).await?.read_or_default()?;
+pub async fn success(
+    api: ApiState,
+    name: InPath<String>,
+    OptionalJson(report): OptionalJson<SuccessReport>,
+) -> ApiResult {
     let took = Duration::from_millis(report.took_ms.unwrap_or(0));
-    let view = api.engine().gate.record_call_success(&name, took);
+    let view = api.engine.gate.record_call_success(&name, took);
     show_or_refuse(&api, &name, view).await
 }
 
 /// A permitted call failed, and the provider is to blame.
 #[utoipa::path(
-    post, path = "/v1/providers/{name}/failure", tag = "providers", operation_id = "reportFailure", params(("name" = String, Path)),
-    request_body = Option<FailureReport>,
-    responses(
-        (status = 200, body = Provider),
-        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
-        WriteProblems,
-    )
+    post, path = "/v1/providers/{name}/failure", tag = "providers", operation_id = "reportFailure",
+    params(("name" = String, Path)), request_body = Option<FailureReport>,
+    responses((status = 200, body = Provider), NoSuchProvider, WriteProblems)
 )]
-pub(crate) async fn failure(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let report: FailureReport = body::optional_json(&api, request).await?.read_or_default()?;
-    let reason = report.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
-    let reason = reason.unwrap_or("a call reported to have failed");
-    let view = api.engine().gate.record_call_failure(&name, reason);
+pub async fn failure(
+    api: ApiState,
+    name: InPath<String>,
+    OptionalJson(report): OptionalJson<FailureReport>,
+) -> ApiResult {
+    let reason = given(report.reason.as_deref()).unwrap_or("a call reported to have failed");
+    let view = api.engine.gate.record_call_failure(&name, reason);
     show_or_refuse(&api, &name, view).await
 }

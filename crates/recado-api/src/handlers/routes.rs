@@ -1,21 +1,15 @@
 //! Routes: who carries them, whether their jobs may leave, and pausing one by hand.
 
-use axum::extract::{Request, State};
-use axum::response::Response;
 use recado_store::Counts;
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::PauseRequest;
 use recado_wire::routes::{Route, RouteList, RoutePolicy};
-use recado_wire::{Code, Problem};
 
-use crate::answer::{self, ApiError, shown_name};
-use crate::extract::{Actor, CheckedQuery, PathSegment};
-use crate::handlers::providers::{millis, read_reason, show_pause, waiting_for};
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::state::ApiState;
+use crate::handlers::prelude::*;
+use crate::handlers::providers::{millis, show_pause, waiting_for};
 
 fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
-    let engine = api.engine();
+    let engine = &api.engine;
     let undeliverable =
         engine.routes().why_undeliverable(route.name.as_str()).map(|why| WaitingFor::Route { why });
     Route {
@@ -33,8 +27,8 @@ fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Ro
     }
 }
 
-async fn counts(api: &ApiState) -> Result<Counts, ApiError> {
-    Ok(api.engine().inspect().counts(api.engine().now()).await?)
+async fn counts(api: &ApiState) -> ApiResult<Counts> {
+    Ok(api.engine.inspect().counts(api.engine.now()).await?)
 }
 
 /// Every route: its transport, its providers, when it tries again, what waits on it and what holds it back.
@@ -42,67 +36,39 @@ async fn counts(api: &ApiState) -> Result<Counts, ApiError> {
     get, path = "/v1/routes", tag = "routes", operation_id = "listRoutes",
     responses((status = 200, body = RouteList), ReadProblems)
 )]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    CheckedQuery(()): CheckedQuery<()>,
-) -> Result<Response, ApiError> {
+pub async fn list(api: ApiState, _: NoQuery) -> ApiResult {
     let counts = counts(&api).await?;
-    let routes = api.engine().routes().iter();
-    Ok(answer::ok(&RouteList { items: routes.map(|route| show_one(&api, route, &counts)).collect() }))
+    let routes = api.engine.routes().iter();
+    answer::ok(&RouteList { items: routes.map(|route| show_one(&api, route, &counts)).collect() })
 }
 
 /// Pause a route: its jobs wait and spend no attempt. Other routes to the same provider go on.
 #[utoipa::path(
     post, path = "/v1/routes/{name}/pause", tag = "routes", operation_id = "pauseRoute",
-    params(("name" = String, Path), ActorHeader),
-    request_body = Option<PauseRequest>,
-    responses(
-        (status = 200, body = Route),
-        (status = 404, description = "There is no such route.", body = Problem, content_type = "application/problem+json"),
-        WriteProblems,
-    )
+    params(("name" = String, Path), ActorHeader), request_body = Option<PauseRequest>,
+    responses((status = 200, body = Route), NoSuchRoute, WriteProblems)
 )]
-pub(crate) async fn pause(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    Actor(actor): Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let reason = read_reason(&api, request).await?;
-    api.engine().gate.pause_route(&name, reason.as_deref(), Some(&actor)).await?;
+pub async fn pause(api: ApiState, name: InPath<String>, actor: Actor, Reason(reason): Reason) -> ApiResult {
+    api.engine.gate.pause_route(&name, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }
 
 /// Let a paused route go on.
 #[utoipa::path(
     post, path = "/v1/routes/{name}/resume", tag = "routes", operation_id = "resumeRoute",
-    params(("name" = String, Path), ActorHeader),
-    request_body = Option<PauseRequest>,
-    responses(
-        (status = 200, body = Route),
-        (status = 404, description = "There is no such route.", body = Problem, content_type = "application/problem+json"),
-        WriteProblems,
-    )
+    params(("name" = String, Path), ActorHeader), request_body = Option<PauseRequest>,
+    responses((status = 200, body = Route), NoSuchRoute, WriteProblems)
 )]
-pub(crate) async fn resume(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    Actor(actor): Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let reason = read_reason(&api, request).await?;
-    api.engine().gate.resume_route(&name, reason.as_deref(), Some(&actor)).await?;
+pub async fn resume(api: ApiState, name: InPath<String>, actor: Actor, Reason(reason): Reason) -> ApiResult {
+    api.engine.gate.resume_route(&name, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }
 
 /// Shows a route after an act on it, or says that there is none.
-async fn show_or_refuse(api: &ApiState, name: &str) -> Result<Response, ApiError> {
-    match api.engine().routes().get(name) {
-        Some(route) => Ok(answer::ok(&show_one(api, route, &counts(api).await?))),
-        None => {
-            let known = api.engine().routes().names().join(", ");
-            let detail = format!("there is no route `{}`; known routes: {known}", shown_name(name));
-            Err(ApiError::new(Code::NotFound, detail))
-        }
-    }
+async fn show_or_refuse(api: &ApiState, name: &str) -> ApiResult {
+    let Some(route) = api.engine.routes().get(name) else {
+        let (name, known) = (shown_name(name), api.engine.routes().names().join(", "));
+        return Err(ApiError::not_found(format!("there is no route `{name}`; known routes: {known}")));
+    };
+    answer::ok(&show_one(api, route, &counts(api).await?))
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
 use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, RouteName};
 use recado_engine::admission::tenant_limits::{TenantTerms, TermsChange};
@@ -13,23 +11,16 @@ use recado_wire::jobs::WaitingFor;
 use recado_wire::tenants::{
     Tenant, TenantChange, TenantList, TenantQuery, TenantRoute, TenantStats, WEIGHT_MAX,
 };
-use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
-use crate::answer::{self, ApiError, shown_name};
-use crate::answer_memory::ItemPermit;
-use crate::body;
-use crate::cursor::{self, List};
-use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::handlers::jobs::why_due_and_waiting;
+use crate::handlers::prelude::*;
 use crate::handlers::providers::waiting_for;
-use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::state::ApiState;
 
 const _: () = assert!(WEIGHT_MAX == recado_engine::admission::tenant_limits::WEIGHT_MAX);
 
 fn no_such_tenant(company: &str) -> ApiError {
     let company = shown_name(company);
-    ApiError::new(Code::NotFound, format!("nothing is known of company `{company}`"))
+    ApiError::not_found(format!("nothing is known of company `{company}`"))
 }
 
 fn empty_stats() -> TenantStats {
@@ -50,8 +41,8 @@ fn show_route_stats(api: &ApiState, view: TenantView) -> TenantRoute {
     let waiting = || why_due_and_waiting(api, view.route.as_str(), view.company.as_str());
     // Jobs of a held receiver are not due before they are looked at again.
     let held_by_receivers = || {
-        let route = api.engine().routes().get(view.route.as_str())?;
-        api.engine().gate.receivers_hold(&route.provider, Some(&view.company))
+        let route = api.engine.routes().get(view.route.as_str())?;
+        api.engine.gate.receivers_hold(&route.provider, Some(&view.company))
     };
     let stats = TenantStats {
         queued: view.queued,
@@ -99,7 +90,7 @@ struct Known {
 
 fn show_tenant(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
     let TenantTerms { weight, max_per_minute, paused, paused_since, paused_reason, paused_by } =
-        api.engine().gate.tenant_terms(company_id.as_str());
+        api.engine.gate.tenant_terms(company_id.as_str());
     let routes: Vec<_> = known.lanes.into_iter().map(|lane| show_route_stats(api, lane)).collect();
     Tenant {
         company_id,
@@ -120,8 +111,8 @@ async fn find(
     api: &ApiState,
     company: Option<CompanyId>,
     route: Option<RouteName>,
-) -> Result<BTreeMap<CompanyId, Known>, ApiError> {
-    let engine = api.engine();
+) -> ApiResult<BTreeMap<CompanyId, Known>> {
+    let engine = &api.engine;
     let mut found: BTreeMap<CompanyId, Known> = BTreeMap::new();
     let filter = TenantFilter { company: company.clone(), route: route.clone() };
     for lane in engine.inspect().tenants(filter, engine.now()).await? {
@@ -141,7 +132,7 @@ async fn find(
     Ok(found)
 }
 
-async fn find_one(api: &ApiState, company: CompanyId) -> Result<Option<Tenant>, ApiError> {
+async fn find_one(api: &ApiState, company: CompanyId) -> ApiResult<Option<Tenant>> {
     let found = find(api, Some(company), None).await?.pop_first();
     Ok(found.map(|(company, known)| show_tenant(api, company, known)))
 }
@@ -151,64 +142,51 @@ async fn find_one(api: &ApiState, company: CompanyId) -> Result<Option<Tenant>, 
     get, path = "/v1/tenants", tag = "tenants", operation_id = "listTenants", params(TenantQuery),
     responses((status = 200, body = TenantList), ReadProblems)
 )]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
+pub async fn list(
+    api: ApiState,
     CheckedQuery(query): CheckedQuery<TenantQuery>,
     ItemPermit(permit): ItemPermit,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let after = cursor::read_name(List::Tenants, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let found = find(&api, query.company_id, query.route).await?;
     let is_later = |company: &CompanyId| after.as_deref().is_none_or(|after| company.as_str() > after);
-    let mut later = found.into_iter().filter(|(company, _)| is_later(company));
-    let page = later.by_ref().take(limit).map(|(company, known)| show_tenant(&api, company, known));
-    let items: Vec<_> = page.collect();
-    let last = items.last().filter(|_| later.next().is_some());
-    let next_cursor = last.map(|last| cursor::write_name(List::Tenants, last.company_id.as_str()));
-    Ok(permit.ok(&TenantList { items, next_cursor }))
+    let later = found.into_iter().filter(|(company, _)| is_later(company));
+    let (page, next_cursor) = cursor::take_page(List::Tenants, later, limit, |(last, _)| last.to_string());
+    let items = page.into_iter().map(|(company, known)| show_tenant(&api, company, known)).collect();
+    permit.ok(&TenantList { items, next_cursor })
 }
 
 /// One tenant.
 #[utoipa::path(
-    get, path = "/v1/tenants/{companyId}", tag = "tenants", operation_id = "getTenant", params(("companyId" = String, Path)),
-    responses(
-        (status = 200, body = Tenant),
-        (status = 404, description = "The company is unknown.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
-    )
+    get, path = "/v1/tenants/{companyId}", tag = "tenants", operation_id = "getTenant",
+    params(("companyId" = String, Path)),
+    responses((status = 200, body = Tenant), UnknownCompany, ReadProblems)
 )]
-pub(crate) async fn show(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    CheckedQuery(()): CheckedQuery<()>,
-) -> Result<Response, ApiError> {
+pub async fn show(api: ApiState, name: InPath<String>, _: NoQuery) -> ApiResult {
     let company = CompanyId::new(name.as_str()).map_err(|_| no_such_tenant(&name))?;
-    match find_one(&api, company).await? {
-        Some(tenant) => Ok(answer::ok(&tenant)),
-        None => Err(no_such_tenant(&name)),
-    }
+    answer::ok(&find_one(&api, company).await?.ok_or_else(|| no_such_tenant(&name))?)
 }
 
 /// Change a tenant's terms; absent ones stay, also when another operator changes something at the same time.
 /// A tenant may have terms before its first job.
 #[utoipa::path(
     put, path = "/v1/tenants/{companyId}", tag = "tenants", operation_id = "setTenant",
-    params(("companyId" = Name, Path), ActorHeader),
-    request_body = TenantChange,
+    params(("companyId" = Name, Path), ActorHeader), request_body = TenantChange,
     responses((status = 200, body = Tenant), WriteProblems)
 )]
-pub(crate) async fn set(
-    State(api): State<ApiState>,
-    PathSegment(name): PathSegment,
-    Actor(actor): Actor,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let TenantChange { weight, max_per_minute, paused, reason } = body::json(&api, request).await?.read()?;
+pub async fn set(
+    api: ApiState,
+    InPath(name): InPath<String>,
+    actor: Actor,
+    Json(asked): Json<TenantChange>,
+) -> ApiResult {
     let company =
         CompanyId::new(name).map_err(|error| ApiError::invalid_at("/companyId", error.to_string()))?;
-    let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
-    let change = TermsChange { weight, max_per_minute, paused, reason: reason.map(Into::into) };
-    api.engine().gate.set_tenant(&company, change, Some(&actor)).await?;
+    let TenantChange { weight, max_per_minute, paused, reason } = asked;
+    let reason = given(reason.as_deref()).map(Into::into);
+    let change = TermsChange { weight, max_per_minute, paused, reason };
+    api.engine.gate.set_tenant(&company, change, Some(&actor)).await?;
     let found = find_one(&api, company.clone()).await?;
-    Ok(answer::ok(&found.unwrap_or_else(|| show_tenant(&api, company, Known::default()))))
+    answer::ok(&found.unwrap_or_else(|| show_tenant(&api, company, Known::default())))
 }

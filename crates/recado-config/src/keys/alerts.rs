@@ -118,10 +118,11 @@ fn change(rule: &Rule, setting: &Setting<'_>) -> Option<Rule> {
             ..rule
         },
     };
+    let name = rule.name;
     let changed = AlertConfig { rules: vec![rule.clone()], ..AlertConfig::default() };
     let faults = changed.faults();
     for words in &faults {
-        let words = words.strip_prefix(&format!("alert {}: ", rule.name)).unwrap_or(words);
+        let words = words.strip_prefix(&format!("alert {name}: ")).unwrap_or(words);
         setting.refuse_below(words.split(' ').next().unwrap_or_default(), words);
     }
     faults.is_empty().then_some(rule)

@@ -9,7 +9,6 @@ use recado_engine::duties::alerts::AlertTerms;
 use recado_engine::notify::events::Listening;
 use recado_engine::notify::notices::{Channel, Notices};
 use recado_engine::{Carrier, Engine, Parts, Random, Routes, Settings, Submission};
-use recado_observe::RuleChange;
 use recado_store::{JobFilter, PageRequest, Store, StoreError, Wakes};
 use recado_store_conformance::faulty::{FaultyStore, Verb};
 
@@ -19,11 +18,10 @@ use crate::given::{Given, Scripted, route, settings, submission, submit};
 fn terms() -> AlertTerms {
     let mut terms = AlertTerms::default();
     for (name, threshold) in [("dlq_size", 2.0), ("dlq_company", 1.0)] {
-        let change = RuleChange { threshold: Some(threshold), ..RuleChange::default() };
-        terms.config.change(name, change).unwrap();
+        terms.config.rule_mut(name).unwrap().threshold = threshold;
     }
     // Notices stay in a queue without a worker, so that they can be looked at.
-    terms.config.change("queue_age", RuleChange { enabled: Some(false), ..RuleChange::default() }).unwrap();
+    terms.config.rule_mut("queue_age").unwrap().enabled = false;
     terms
 }
 

@@ -6,11 +6,10 @@ use recado_core::Timestamp;
 use recado_core::breaker::BreakerState;
 
 use crate::aggregate::Aggregate;
-use crate::alerts::Subject;
-use crate::alerts::rule::{Measure, Rule};
+use crate::alerts::{Measure, Rule, Subject};
 use crate::counters::RouteCounters;
 use crate::gauges::{Gauges, take_largest};
-use crate::history::DAY;
+use crate::history::{DAY, History};
 use crate::kpis::ratio;
 use crate::ledger::Routes;
 use crate::{NAMED_MAX, OTHER};
@@ -23,6 +22,9 @@ pub(crate) const PROCESSING_QUANTILE: f64 = 0.95;
 
 type Readings = Vec<(Subject, Option<f64>)>;
 
+/// A figure of a route, and the volume that it was measured on.
+type Measured = (Option<f64>, u64);
+
 /// Returns a value for each subject, or none where too little happened. `None` when it cannot be measured now.
 pub(super) fn read_subjects(
     rule: &Rule,
@@ -31,13 +33,16 @@ pub(super) fn read_subjects(
     gauges: &Gauges,
     now: Timestamp,
 ) -> Option<Readings> {
-    let by_route = |measure: &dyn Fn(&RouteCounters) -> (Option<f64>, u64)| -> Readings {
+    let each_route = |measure: &dyn Fn(&History<RouteCounters>) -> Measured| -> Readings {
         let each = routes.names().zip(&aggregate.routes);
         each.map(|(route, (history, _))| {
-            let (value, volume) = measure(&history.sum_over(rule.window, now));
+            let (value, volume) = measure(history);
             (Subject::Route(route.into()), value.filter(|_| volume >= rule.min_volume.max(1)))
         })
         .collect()
+    };
+    let by_route = |measure: &dyn Fn(&RouteCounters) -> Measured| {
+        each_route(&|history| measure(&history.sum_over(rule.window, now)))
     };
     let of_all = |value: f64| vec![(Subject::All, Some(value))];
     let incidents = || aggregate.incidents.sum_over(rule.window, now);
@@ -53,7 +58,11 @@ pub(super) fn read_subjects(
         Measure::ProcessingTime => by_route(&|counters| {
             (counters.processing.quantile(PROCESSING_QUANTILE), counters.processing.count())
         }),
-        Measure::FailureJump => read_failure_jumps(rule, aggregate, routes, now),
+        Measure::FailureJump => each_route(&|history| {
+            let [recent, day] = [rule.window, DAY].map(|window| history.sum_over(window, now));
+            let rate = |counters: &RouteCounters| ratio(counters.failed(), counters.attempts());
+            (compare_with_day(rate(&recent), rate(&day)), recent.attempts())
+        }),
         Measure::CodeJump => read_code_jumps(rule, aggregate, now),
         Measure::RejectedWrites => of_all(incidents().writes_rejected as f64),
         Measure::ArchivedDeadLetters => of_all(incidents().archived as f64),
@@ -67,22 +76,17 @@ pub(super) fn read_subjects(
     Some(readings)
 }
 
-fn share(part: u64, whole: u64) -> (Option<f64>, u64) {
+fn share(part: u64, whole: u64) -> Measured {
     (ratio(part, whole), whole)
 }
 
 fn read_companies(gauges: &Gauges) -> Option<Readings> {
     let all = &gauges.dead_letters.as_ref()?.by_company;
+    let known = |name: &str| all.iter().map(|(company, _)| company).find(|company| company.as_str() == name);
     let largest = take_largest(all.iter().map(|(company, count)| (company.as_str(), *count)));
     let named = largest.into_iter().filter(|(company, _)| *company != OTHER);
-    let known = |name: &str| {
-        all.iter().find(|(company, _)| company.as_str() == name).map(|(company, _)| company.clone())
-    };
-    Some(
-        named
-            .filter_map(|(name, count)| Some((Subject::Company(known(name)?), Some(count as f64))))
-            .collect(),
-    )
+    let reading = |(name, count)| Some((Subject::Company(known(name)?.clone()), Some(count as f64)));
+    Some(named.filter_map(reading).collect())
 }
 
 fn read_queue_ages(routes: &Routes, oldest_due: &[(Box<str>, Duration)]) -> Readings {
@@ -104,18 +108,6 @@ fn read_breakers(states: &[(Box<str>, BreakerState)]) -> Readings {
 fn compare_with_day(now: Option<f64>, day: Option<f64>) -> Option<f64> {
     let (now, day) = (now?, day?);
     Some(if now < JUMP_FLOOR || day <= 0.0 { 0.0 } else { now / day })
-}
-
-fn read_failure_jumps(rule: &Rule, aggregate: &Aggregate, routes: &Routes, now: Timestamp) -> Readings {
-    let rate = |counters: &RouteCounters| ratio(counters.failed(), counters.attempts());
-    let each = routes.names().zip(&aggregate.routes);
-    each.map(|(route, (history, _))| {
-        let recent = history.sum_over(rule.window, now);
-        let enough = recent.attempts() >= rule.min_volume.max(1);
-        let value = compare_with_day(rate(&recent), rate(&history.sum_over(DAY, now))).filter(|_| enough);
-        (Subject::Route(route.into()), value)
-    })
-    .collect()
 }
 
 fn read_code_jumps(rule: &Rule, aggregate: &Aggregate, now: Timestamp) -> Readings {

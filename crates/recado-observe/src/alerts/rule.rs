@@ -5,52 +5,13 @@ use std::time::Duration;
 use recado_core::time::show_duration;
 use serde::{Deserialize, Serialize};
 
-use crate::alerts::Subject;
+use crate::alerts::{Measure, Subject};
 use crate::history::{DAY, HOUR, WINDOW_MAX};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Address of the runbooks by default.
 const RUNBOOKS: &str = "docs/operating/alerts.md";
-
-/// The measured figure, and its subject. Volumes count what the figure is a share or a mean of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Measure {
-    /// Of a route: attempts that failed, of all attempts.
-    FailureRate,
-    /// Of all: dead letters.
-    DeadLetters,
-    /// Of a route: jobs that became dead letters, of all that ended.
-    DeadLetterRate,
-    /// Of a company: dead letters.
-    DeadLettersOfCompany,
-    /// Of a route: how long attempts took from due to done; 19 of 20 took less.
-    ProcessingTime,
-    /// Of a route: time since the oldest unclaimed job fell due.
-    QueueAge,
-    /// Of a route: tries that met a permanent error, of all that were judged.
-    PermanentRate,
-    /// Of a route: retries at the policy's cap, of all retries.
-    AtCapRate,
-    /// Of a route: how far the jitter is from even.
-    JitterDeviation,
-    /// Of a route.
-    MeanBackoff,
-    /// Of all: share of the room that the store has.
-    StoreUse,
-    /// Of all.
-    RejectedWrites,
-    /// Of all: dead letters that went to a file because the queue was over its size.
-    ArchivedDeadLetters,
-    /// Of all: how long ago the audit trail's files had everything.
-    TrailLateness,
-    /// Of a provider.
-    BreakerOpen,
-    /// Of a route: its failure rate in the window, as a multiple of its own last day's.
-    FailureJump,
-    /// Of an error code: its share of all attempts in the window, as a multiple of its own last day's.
-    CodeJump,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -126,27 +87,6 @@ impl Rule {
     }
 }
 
-/// A user's change of a rule; absent fields stay.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct RuleChange {
-    pub enabled: Option<bool>,
-    pub threshold: Option<f64>,
-    pub window: Option<Duration>,
-    pub min_volume: Option<u64>,
-    pub pending: Option<Duration>,
-    pub resolve_share: Option<f64>,
-    pub clear: Option<Duration>,
-    pub severity: Option<Severity>,
-    pub except: Option<Vec<Box<str>>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is not an alert; write one of {known}")]
-pub struct UnknownRule {
-    name: String,
-    known: String,
-}
-
 #[derive(Clone, PartialEq, Debug)]
 pub struct AlertConfig {
     pub rules: Vec<Rule>,
@@ -191,26 +131,8 @@ impl AlertConfig {
         self.rules.iter().find(|rule| rule.name == name)
     }
 
-    pub fn change(&mut self, name: &str, change: RuleChange) -> Result<(), UnknownRule> {
-        let Some(rule) = self.rules.iter_mut().find(|rule| rule.name == name) else {
-            let known: Vec<_> = self.rules.iter().map(|rule| rule.name).collect();
-            return Err(UnknownRule { name: name.to_owned(), known: known.join(", ") });
-        };
-        let old = rule.clone();
-        *rule = Rule {
-            name: old.name,
-            measure: old.measure,
-            enabled: change.enabled.unwrap_or(old.enabled),
-            threshold: change.threshold.unwrap_or(old.threshold),
-            window: change.window.unwrap_or(old.window),
-            min_volume: change.min_volume.unwrap_or(old.min_volume),
-            pending: change.pending.unwrap_or(old.pending),
-            resolve_share: change.resolve_share.unwrap_or(old.resolve_share),
-            clear: change.clear.unwrap_or(old.clear),
-            severity: change.severity.unwrap_or(old.severity),
-            except: change.except.unwrap_or(old.except),
-        };
-        Ok(())
+    pub fn rule_mut(&mut self, name: &str) -> Option<&mut Rule> {
+        self.rules.iter_mut().find(|rule| rule.name == name)
     }
 
     /// Returns every fault, each with what to write instead.
@@ -244,30 +166,3 @@ impl AlertConfig {
 
 /// Below this the slots of the history are too coarse.
 const WINDOW_MIN: Duration = Duration::from_secs(20);
-
-impl Measure {
-    /// Returns true if it never is more than 1.
-    fn is_share(self) -> bool {
-        matches!(
-            self,
-            Measure::FailureRate
-                | Measure::DeadLetterRate
-                | Measure::PermanentRate
-                | Measure::AtCapRate
-                | Measure::StoreUse
-        )
-    }
-
-    /// Returns true if it is a current value, rather than a count over a window.
-    pub(crate) fn is_state(self) -> bool {
-        matches!(
-            self,
-            Measure::DeadLetters
-                | Measure::DeadLettersOfCompany
-                | Measure::QueueAge
-                | Measure::StoreUse
-                | Measure::TrailLateness
-                | Measure::BreakerOpen
-        )
-    }
-}

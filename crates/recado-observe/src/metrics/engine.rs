@@ -1,277 +1,183 @@
 //! Figures of the engine itself.
 
-use recado_core::Cause;
-use recado_core::breaker::{BreakerChange, BreakerState};
+use std::collections::BTreeMap;
+use std::iter::zip;
+use std::time::Duration;
 
-use crate::aggregate::Aggregate;
-use crate::counters::{RESULTS, RouteCounters};
-use crate::exposition::{Kind, Page};
+use recado_core::breaker::{BreakerChange, BreakerState};
+use recado_core::{AttemptResult, Cause};
+
+use crate::counters::RESULTS;
+use crate::exposition::Page;
 use crate::fact::{DeadLetterExit, HoldKind, StoreWork};
-use crate::gauges::Gauges;
-use crate::ledger::Routes;
-use crate::metrics::each_route;
+use crate::metrics::Figures;
 use crate::shard_counters::BREAKER_CHANGES;
 
-pub fn render(page: &mut Page, aggregate: &Aggregate, routes: &Routes, gauges: &Gauges) {
-    write_process(page, gauges);
-    write_jobs(page, aggregate, routes);
-    write_retries(page, aggregate, routes);
-    write_dead_letters(page, aggregate, routes, gauges);
-    write_lanes(page, aggregate, routes, gauges);
-    write_breakers(page, aggregate, gauges);
-    write_store(page, aggregate, gauges);
-    write_api(page, aggregate);
-    write_trail(page, gauges);
-    write_traces(page, gauges);
+pub fn render(page: &mut Page, figures: Figures<'_>) {
+    write_process(page, figures);
+    write_jobs(page, figures);
+    write_retries(page, figures);
+    write_dead_letters(page, figures);
+    write_lanes(page, figures);
+    write_breakers(page, figures);
+    write_store(page, figures);
+    write_api(page, figures);
+    write_trail_and_traces(page, figures);
 }
 
-fn write_process(page: &mut Page, gauges: &Gauges) {
-    page.family("recado_build_info", Kind::Gauge, "Always 1; the version is in the label.")
-        .sample(&[("version", gauges.version)], 1);
+fn write_process(page: &mut Page, figures: Figures<'_>) {
+    let gauges = figures.gauges;
+    page.gauge("recado_build_info", "Always 1; the version is in the label.")
+        .by("version", [(gauges.version, 1)]);
     if let Some(started_at) = gauges.started_at {
-        page.family("process_start_time_seconds", Kind::Gauge, "When the process started, since the epoch.")
-            .sample(&[], started_at.as_millis() as f64 / 1e3);
+        page.gauge("process_start_time_seconds", "When the process started, since the epoch.")
+            .value(started_at.as_millis() as f64 / 1e3);
     }
     if let Some(bytes) = gauges.resident_bytes {
-        page.family("process_resident_memory_bytes", Kind::Gauge, "Memory of the process.")
-            .sample(&[], bytes);
+        page.gauge("process_resident_memory_bytes", "Memory of the process.").value(bytes);
     }
     let help = "Deliveries put off because this process was short of descriptors, ports, memory or names.";
-    page.family("recado_local_shortages_total", Kind::Counter, help).sample(&[], gauges.shortages);
+    page.counter("recado_local_shortages_total", help).value(gauges.shortages);
 }
 
-fn write_jobs(page: &mut Page, aggregate: &Aggregate, routes: &Routes) {
-    write_counter(page, aggregate, routes, "recado_jobs_accepted_total", "Jobs taken in.", |counters| {
-        counters.accepted
+fn write_jobs(page: &mut Page, figures: Figures<'_>) {
+    page.counter("recado_jobs_accepted_total", "Jobs taken in.")
+        .by("route", figures.by_route(|route| route.accepted));
+    let results = RESULTS.map(AttemptResult::as_str);
+    page.counter("recado_attempts_total", "Attempts that ended, by result.")
+        .by_both(["route", "result"], figures.by_route(|route| zip(results, route.results)));
+    page.histogram("recado_attempt_duration_seconds", "How long an attempt took.")
+        .histograms_by("route", figures.by_route_total(|route| &route.round_trips));
+    let help = "From when an attempt was due to its outcome; planned waits are not in it.";
+    page.histogram("recado_processing_seconds", help)
+        .histograms_by("route", figures.by_route(|route| &route.processing));
+    let ended = figures
+        .by_route(|route| [("sent", route.sent), ("failed", route.buried), ("cancelled", route.cancelled)]);
+    page.counter("recado_jobs_ended_total", "Jobs that ended, by status.")
+        .by_both(["route", "status"], ended);
+    let codes = figures.aggregate.codes.totals().into_iter();
+    page.counter("recado_errors_total", "Failed attempts, by error code.")
+        .by("error_code", codes.map(|(code, counters)| (code, counters.errors)));
+    page.counter("recado_decisions_total", "Times that the rule for process engines was asked.")
+        .by("route", figures.by_route(|route| route.decisions));
+    page.counter("recado_leases_lost_total", "Leases that ran out before the outcome was known.")
+        .by("route", figures.by_route(|route| route.lost));
+}
+
+fn write_retries(page: &mut Page, figures: Figures<'_>) {
+    let ended = figures.by_route(|route| {
+        [
+            ("sent", route.retried_sent),
+            ("failed", route.retried_buried),
+            ("exhausted", route.retried_exhausted),
+        ]
     });
-    let mut family = page.family("recado_attempts_total", Kind::Counter, "Attempts that ended, by result.");
-    for (route, counters, _) in each_route(aggregate, routes) {
-        for (result, count) in RESULTS.into_iter().zip(counters.results) {
-            family.sample(&[("route", route), ("result", result.as_str())], count);
-        }
-    }
-    let mut family =
-        page.family("recado_attempt_duration_seconds", Kind::Histogram, "How long an attempt took.");
-    for (route, _, totals) in each_route(aggregate, routes) {
-        family.histogram(&[("route", route)], &totals.round_trips);
-    }
-    let mut family = page.family(
-        "recado_processing_seconds",
-        Kind::Histogram,
-        "From when an attempt was due to its outcome; planned waits are not in it.",
-    );
-    for (route, counters, _) in each_route(aggregate, routes) {
-        family.histogram(&[("route", route)], &counters.processing);
-    }
-    let mut family = page.family("recado_jobs_ended_total", Kind::Counter, "Jobs that ended, by status.");
-    for (route, counters, _) in each_route(aggregate, routes) {
-        for (status, count) in
-            [("sent", counters.sent), ("failed", counters.buried), ("cancelled", counters.cancelled)]
-        {
-            family.sample(&[("route", route), ("status", status)], count);
-        }
-    }
-    let mut family = page.family("recado_errors_total", Kind::Counter, "Failed attempts, by error code.");
-    for (code, counters) in aggregate.codes.totals() {
-        family.sample(&[("error_code", code)], counters.errors);
-    }
-    let help = "Times that the rule for process engines was asked.";
-    write_counter(page, aggregate, routes, "recado_decisions_total", help, |counters| counters.decisions);
-    let help = "Leases that ran out before the outcome was known.";
-    write_counter(page, aggregate, routes, "recado_leases_lost_total", help, |counters| counters.lost);
+    let help = "Jobs that ended after more than one attempt; those exhausted are among the failed.";
+    page.counter("recado_retried_jobs_ended_total", help).by_both(["route", "end"], ended);
+    page.counter("recado_sent_job_attempts_total", "Attempts of the jobs that were sent.")
+        .by("route", figures.by_route(|route| route.attempts_of_sent));
+    let help = "From the first attempt to success, of jobs that needed more than one.";
+    page.histogram("recado_recovery_seconds", help)
+        .histograms_by("route", figures.by_route(|route| &route.recoveries));
+    page.counter("recado_retries_at_cap_total", "Retries whose wait was at the cap of the policy.")
+        .by("route", figures.by_route(|route| route.at_cap));
+    let deciles = figures.by_route(|route| zip((1..).map(|decile: u32| decile.to_string()), route.jitter));
+    let help = "Waits by the tenth of their range that the jitter put them in; even is right.";
+    page.counter("recado_retry_jitter_total", help).by_both(["route", "decile"], deciles);
 }
 
-fn write_retries(page: &mut Page, aggregate: &Aggregate, routes: &Routes) {
-    let mut family = page.family(
-        "recado_retried_jobs_ended_total",
-        Kind::Counter,
-        "Jobs that ended after more than one attempt; those exhausted are among the failed.",
-    );
-    for (route, counters, _) in each_route(aggregate, routes) {
-        let ends = [
-            ("sent", counters.retried_sent),
-            ("failed", counters.retried_buried),
-            ("exhausted", counters.retried_exhausted),
-        ];
-        for (end, count) in ends {
-            family.sample(&[("route", route), ("end", end)], count);
-        }
-    }
-    let help = "Attempts of the jobs that were sent.";
-    write_counter(page, aggregate, routes, "recado_sent_job_attempts_total", help, |counters| {
-        counters.attempts_of_sent
-    });
-    let mut family = page.family(
-        "recado_recovery_seconds",
-        Kind::Histogram,
-        "From the first attempt to success, of jobs that needed more than one.",
-    );
-    for (route, counters, _) in each_route(aggregate, routes) {
-        family.histogram(&[("route", route)], &counters.recoveries);
-    }
-    let help = "Retries whose wait was at the cap of the policy.";
-    write_counter(page, aggregate, routes, "recado_retries_at_cap_total", help, |counters| counters.at_cap);
-    let mut family = page.family(
-        "recado_retry_jitter_total",
-        Kind::Counter,
-        "Waits by the tenth of their range that the jitter put them in; even is right.",
-    );
-    for (route, counters, _) in each_route(aggregate, routes) {
-        for (at, count) in counters.jitter.iter().enumerate() {
-            family.sample(&[("route", route), ("decile", &(at + 1).to_string())], count);
-        }
+fn write_dead_letters(page: &mut Page, figures: Figures<'_>) {
+    let causes = Cause::ALL.map(Cause::as_str);
+    page.counter("recado_dead_letters_total", "Dead letters made, by cause.")
+        .by_both(["route", "cause"], figures.by_route_total(|route| zip(causes, route.causes)));
+    page.counter("recado_dead_letters_left_total", "Dead letters that left the queue.")
+        .by("how", zip(DeadLetterExit::WORDS, figures.aggregate.store.left));
+    if let Some(oldest) = figures.gauges.dead_letters.as_ref().and_then(|dead| dead.oldest) {
+        page.gauge("recado_dlq_oldest_age_seconds", "Age of the oldest dead letter.")
+            .value(oldest.as_secs_f64());
     }
 }
 
-fn write_dead_letters(page: &mut Page, aggregate: &Aggregate, routes: &Routes, gauges: &Gauges) {
-    let mut family = page.family("recado_dead_letters_total", Kind::Counter, "Dead letters made, by cause.");
-    for (route, _, totals) in each_route(aggregate, routes) {
-        for (cause, count) in Cause::ALL.into_iter().zip(totals.causes) {
-            family.sample(&[("route", route), ("cause", cause.as_str())], count);
-        }
+fn write_lanes(page: &mut Page, figures: Figures<'_>) {
+    let mut depths: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+    for depth in &figures.gauges.queue {
+        let of_route = depths.entry(figures.routes.label(&depth.route)).or_default();
+        *of_route.entry(depth.status.as_str()).or_default() += depth.jobs;
     }
-    let mut family =
-        page.family("recado_dead_letters_left_total", Kind::Counter, "Dead letters that left the queue.");
-    for (how, count) in DeadLetterExit::ALL.into_iter().zip(aggregate.store.left) {
-        family.sample(&[("how", how.as_str())], count);
-    }
-    if let Some(oldest) = gauges.dead_letters.as_ref().and_then(|dead| dead.oldest) {
-        page.family("recado_dlq_oldest_age_seconds", Kind::Gauge, "Age of the oldest dead letter.")
-            .sample(&[], oldest.as_secs_f64());
-    }
-}
-
-fn write_lanes(page: &mut Page, aggregate: &Aggregate, routes: &Routes, gauges: &Gauges) {
-    let mut depths = std::collections::BTreeMap::<_, u64>::new();
-    for depth in &gauges.queue {
-        *depths.entry((routes.label(&depth.route), depth.status.as_str())).or_default() += depth.jobs;
-    }
-    let mut family = page.family(
-        "recado_queue_jobs",
-        Kind::Gauge,
-        "Jobs that have not ended, by status; a retry that is not due yet counts as scheduled.",
-    );
-    for ((route, status), jobs) in depths {
-        family.sample(&[("route", route), ("status", status)], jobs);
-    }
-    if let Some(oldest) = &gauges.oldest_due {
-        let mut longest = std::collections::BTreeMap::new();
+    let help = "Jobs that have not ended, by status; a retry that is not due yet counts as scheduled.";
+    page.gauge("recado_queue_jobs", help).by_both(["route", "status"], depths);
+    if let Some(oldest) = &figures.gauges.oldest_due {
+        let mut longest: BTreeMap<&str, Duration> = BTreeMap::new();
         for (route, age) in oldest {
-            let known = longest.entry(routes.label(route)).or_insert(*age);
+            let known = longest.entry(figures.routes.label(route)).or_default();
             *known = (*known).max(*age);
         }
-        let mut family = page.family(
-            "recado_queue_oldest_due_age_seconds",
-            Kind::Gauge,
-            "Time since the oldest unclaimed job fell due. Jobs that a pause or a hold keeps back do not count.",
-        );
-        for (route, age) in longest {
-            family.sample(&[("route", route)], age.as_secs_f64());
-        }
+        let help = "Time since the oldest unclaimed job fell due. Jobs that a pause or a hold keeps back do not count.";
+        page.gauge("recado_queue_oldest_due_age_seconds", help)
+            .by("route", longest.into_iter().map(|(route, age)| (route, age.as_secs_f64())));
     }
-    let mut family =
-        page.family("recado_lane_holds_total", Kind::Counter, "Times that a route was held back.");
-    for (route, _, totals) in each_route(aggregate, routes) {
-        for (why, count) in HoldKind::ALL.into_iter().zip(totals.holds) {
-            family.sample(&[("route", route), ("reason", why.as_str())], count);
-        }
-    }
-    let mut family =
-        page.family("recado_lane_held_seconds_total", Kind::Counter, "How long a route was held back.");
-    for (route, _, totals) in each_route(aggregate, routes) {
-        for (why, micros) in HoldKind::ALL.into_iter().zip(totals.held_micros) {
-            family.sample(&[("route", route), ("reason", why.as_str())], micros as f64 / 1e6);
-        }
-    }
+    page.counter("recado_lane_holds_total", "Times that a route was held back.")
+        .by_both(["route", "reason"], figures.by_route_total(|route| zip(HoldKind::WORDS, route.holds)));
+    let seconds = figures
+        .by_route_total(|route| zip(HoldKind::WORDS, route.held_micros.map(|micros| micros as f64 / 1e6)));
+    page.counter("recado_lane_held_seconds_total", "How long a route was held back.")
+        .by_both(["route", "reason"], seconds);
 }
 
-fn write_breakers(page: &mut Page, aggregate: &Aggregate, gauges: &Gauges) {
-    let mut family =
-        page.family("recado_breaker_state", Kind::Gauge, "1 for the state that a provider's breaker is in.");
-    for (provider, state) in gauges.breakers.iter().flatten() {
-        for one in [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen] {
-            let labels = [("provider", &**provider), ("state", one.as_str())];
-            family.sample(&labels, u8::from(one == *state));
-        }
-    }
-    let mut family =
-        page.family("recado_breaker_swings_total", Kind::Counter, "Times that a breaker went to a state.");
-    let mut providers: Vec<_> = aggregate.breaker_changes.iter().collect();
+fn write_breakers(page: &mut Page, figures: Figures<'_>) {
+    let states = [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen];
+    let breakers = figures.gauges.breakers.iter().flatten();
+    let is_in = |state| states.map(|one| (one.as_str(), u8::from(one == state)));
+    page.gauge("recado_breaker_state", "1 for the state that a provider's breaker is in.")
+        .by_both(["provider", "state"], breakers.map(|(provider, state)| (provider, is_in(*state))));
+    let mut providers: Vec<_> = figures.aggregate.breaker_changes.iter().collect();
     providers.sort_unstable();
-    for (provider, breaker_changes) in providers {
-        for (change, count) in BREAKER_CHANGES.into_iter().zip(breaker_changes) {
-            let to = match change {
-                BreakerChange::Opened => BreakerState::Open,
-                BreakerChange::HalfOpened => BreakerState::HalfOpen,
-                BreakerChange::Closed => BreakerState::Closed,
-            };
-            family.sample(&[("provider", provider), ("to", to.as_str())], count);
-        }
-    }
+    let reached = BREAKER_CHANGES.map(|change| match change {
+        BreakerChange::Opened => BreakerState::Open.as_str(),
+        BreakerChange::HalfOpened => BreakerState::HalfOpen.as_str(),
+        BreakerChange::Closed => BreakerState::Closed.as_str(),
+    });
+    let swings = providers.into_iter().map(|(provider, changes)| (provider, zip(reached, changes)));
+    page.counter("recado_breaker_swings_total", "Times that a breaker went to a state.")
+        .by_both(["provider", "to"], swings);
 }
 
-fn write_store(page: &mut Page, aggregate: &Aggregate, gauges: &Gauges) {
-    let mut family =
-        page.family("recado_store_operation_seconds", Kind::Histogram, "How long the store took.");
-    for (work, histogram) in StoreWork::ALL.into_iter().zip(&aggregate.store.times) {
-        family.histogram(&[("operation", work.as_str())], histogram);
-    }
-    page.family("recado_store_commit_requests", Kind::Histogram, "Requests that shared one commit.")
-        .histogram(&[], &aggregate.store.commits);
-    page.family("recado_store_rejected_writes_total", Kind::Counter, "Writes refused by a full store.")
-        .sample(&[], aggregate.incidents.total.writes_rejected);
-    let Some(store) = gauges.store else { return };
-    page.family("recado_store_size_bytes", Kind::Gauge, "Size of the store.").sample(&[], store.bytes);
+fn write_store(page: &mut Page, figures: Figures<'_>) {
+    let store = &figures.aggregate.store;
+    page.histogram("recado_store_operation_seconds", "How long the store took.")
+        .histograms_by("operation", zip(StoreWork::WORDS, &store.times));
+    page.histogram("recado_store_commit_requests", "Requests that shared one commit.")
+        .one_histogram(&store.commits);
+    page.counter("recado_store_rejected_writes_total", "Writes refused by a full store.")
+        .value(figures.aggregate.incidents.total.writes_rejected);
+    let Some(store) = figures.gauges.store else { return };
+    page.gauge("recado_store_size_bytes", "Size of the store.").value(store.bytes);
     if let Some(max) = store.max_bytes {
-        page.family("recado_store_max_bytes", Kind::Gauge, "What the store may grow to.").sample(&[], max);
+        page.gauge("recado_store_max_bytes", "What the store may grow to.").value(max);
     }
 }
 
-fn write_api(page: &mut Page, aggregate: &Aggregate) {
-    let mut paths: Vec<_> = aggregate.paths.iter().collect();
-    paths.sort_unstable_by_key(|(path, _)| *path);
-    let mut family = page.family("recado_http_requests_total", Kind::Counter, "Requests answered.");
+fn write_api(page: &mut Page, figures: Figures<'_>) {
+    let paths: BTreeMap<_, _> = figures.aggregate.paths.iter().collect();
+    let mut family = page.counter("recado_http_requests_total", "Requests answered.");
     for (path, counters) in &paths {
         for ((method, status), count) in &counters.answers {
             let status = status.to_string();
             family.sample(&[("method", method), ("path", path), ("status", &status)], count);
         }
     }
-    let mut family =
-        page.family("recado_http_request_duration_seconds", Kind::Histogram, "How long an answer took.");
-    for (path, counters) in &paths {
-        family.histogram(&[("path", path)], &counters.round_trips);
+    page.histogram("recado_http_request_duration_seconds", "How long an answer took.")
+        .histograms_by("path", paths.iter().map(|(path, counters)| (&***path, &counters.round_trips)));
+}
+
+fn write_trail_and_traces(page: &mut Page, figures: Figures<'_>) {
+    if let Some(late) = figures.gauges.trail_late {
+        let help =
+            "How long ago the audit trail's files had everything; it grows while they cannot be written.";
+        page.gauge("recado_audit_late_seconds", help).value(late.as_secs_f64());
     }
-}
-
-fn write_trail(page: &mut Page, gauges: &Gauges) {
-    let Some(late) = gauges.trail_late else { return };
-    page.family(
-        "recado_audit_late_seconds",
-        Kind::Gauge,
-        "How long ago the audit trail's files had everything; it grows while they cannot be written.",
-    )
-    .sample(&[], late.as_secs_f64());
-}
-
-fn write_traces(page: &mut Page, gauges: &Gauges) {
-    let Some(spans) = gauges.spans else { return };
-    page.family("recado_trace_spans_exported_total", Kind::Counter, "Spans that the collector took.")
-        .sample(&[], spans.exported);
-    page.family("recado_trace_spans_dropped_total", Kind::Counter, "Spans that were not exported in time.")
-        .sample(&[], spans.dropped);
-}
-
-fn write_counter(
-    page: &mut Page,
-    aggregate: &Aggregate,
-    routes: &Routes,
-    name: &'static str,
-    help: &str,
-    count: impl Fn(&RouteCounters) -> u64,
-) {
-    let mut family = page.family(name, Kind::Counter, help);
-    for (route, counters, _) in each_route(aggregate, routes) {
-        family.sample(&[("route", route)], count(counters));
-    }
+    let Some(spans) = figures.gauges.spans else { return };
+    page.counter("recado_trace_spans_exported_total", "Spans that the collector took.").value(spans.exported);
+    page.counter("recado_trace_spans_dropped_total", "Spans that were not exported in time.")
+        .value(spans.dropped);
 }

@@ -1,140 +1,88 @@
 //! The required metrics, in their order.
 
-use recado_core::Timestamp;
+use std::iter::zip;
 
-use crate::aggregate::Aggregate;
-use crate::counters::{AddCounts, CLASSES, NUMBERS, RouteCounters};
-use crate::exposition::{Kind, Page};
-use crate::gauges::{Gauges, select_tenants, take_largest};
+use recado_core::Class;
+
+use crate::counters::{AddCounts, CLASSES, NUMBERS};
+use crate::exposition::Page;
+use crate::gauges::{select_tenants, take_largest};
 use crate::histogram::Histogram;
 use crate::history::HOUR;
-use crate::ledger::Routes;
-use crate::metrics::each_route;
+use crate::metrics::Figures;
 
 /// The first border of a wait that is a whole number of minutes.
 const FIRST_MINUTE: usize = 5;
 const MICROS_A_MINUTE: f64 = 60e6;
 
-pub fn render(page: &mut Page, aggregate: &Aggregate, routes: &Routes, gauges: &Gauges, now: Timestamp) {
-    write_retries(page, aggregate, now);
-    write_dead_letters(page, aggregate, gauges);
-    write_fairness(page, aggregate, gauges);
-    write_submission_retries(page, aggregate, routes);
+pub fn render(page: &mut Page, figures: Figures<'_>) {
+    write_retries(page, figures);
+    write_dead_letters(page, figures);
+    write_fairness(page, figures);
+    write_submission_retries(page, figures);
 }
 
 /// Retry metrics.
-fn write_retries(page: &mut Page, aggregate: &Aggregate, now: Timestamp) {
-    let ended = &aggregate.numbers.total.ended;
-    let mut family =
-        page.family("retry_attempts_total", Kind::Counter, "Attempts that ended, by their number.");
-    for (at, count) in ended.iter().enumerate() {
-        family.sample(&[("attempt", &attempt_label(at))], count);
-    }
+fn write_retries(page: &mut Page, figures: Figures<'_>) {
+    let numbers = &figures.aggregate.numbers;
+    let labels = || (1..=NUMBERS).map(|n| if n < NUMBERS { n.to_string() } else { format!("{n}+") });
+    page.counter("retry_attempts_total", "Attempts that ended, by their number.")
+        .by("attempt", zip(labels(), numbers.total.ended));
 
     let mut delays = Histogram::default();
-    aggregate.routes.iter().for_each(|(history, _)| delays.add(&history.total.delays));
-    page.family("retry_backoff_delay_seconds", Kind::Histogram, "Waits before retries.")
-        .histogram(&[], &delays);
+    figures.by_route(|route| &route.delays).for_each(|(_, more)| delays.add(more));
+    page.histogram("retry_backoff_delay_seconds", "Waits before retries.").one_histogram(&delays);
 
-    let hour = aggregate.numbers.sum_over(HOUR, now);
-    let mut family = page.family(
-        "retry_success_rate",
-        Kind::Gauge,
-        "Share of attempts of this number that were delivered, over the last hour.",
-    );
-    for (at, (sent, ended)) in
-        hour.sent.iter().zip(hour.ended).enumerate().filter(|(_, (_, ended))| *ended > 0)
-    {
-        family.sample(&[("attempt", &attempt_label(at))], *sent as f64 / ended as f64);
-    }
-}
-
-fn attempt_label(at: usize) -> String {
-    let number = at + 1;
-    if number < NUMBERS { number.to_string() } else { format!("{number}+") }
+    let hour = numbers.sum_over(HOUR, figures.now);
+    let measured = zip(labels(), zip(hour.sent, hour.ended)).filter(|(_, (_, ended))| *ended > 0);
+    let help = "Share of attempts of this number that were delivered, over the last hour.";
+    page.gauge("retry_success_rate", help)
+        .by("attempt", measured.map(|(number, (sent, ended))| (number, sent as f64 / ended as f64)));
 }
 
 /// Metrics of the dead letter queue.
-fn write_dead_letters(page: &mut Page, aggregate: &Aggregate, gauges: &Gauges) {
-    let made: u64 = aggregate.routes.iter().map(|(history, _)| history.total.buried).sum();
-    page.family("dlq_entries_total", Kind::Counter, "Dead letters made.").sample(&[], made);
-    page.family("dlq_age_seconds", Kind::Histogram, "Age of dead letters when they left the queue.")
-        .histogram(&[], &aggregate.store.ages);
-    let Some(dead) = &gauges.dead_letters else { return };
-    page.family("dlq_size", Kind::Gauge, "Dead letters in the queue.").sample(&[], dead.size);
-    let mut family =
-        page.family("dlq_by_error_code", Kind::Gauge, "Dead letters in the queue, by their last error code.");
-    for (code, count) in take_largest(dead.by_error_code.iter().map(|(code, count)| (&**code, *count))) {
-        family.sample(&[("error_code", code)], count);
-    }
-    let mut family = page.family("dlq_by_company", Kind::Gauge, "Dead letters in the queue, by company.");
-    for (company, count) in
-        take_largest(dead.by_company.iter().map(|(company, count)| (company.as_str(), *count)))
-    {
-        family.sample(&[("company_id", company)], count);
-    }
+fn write_dead_letters(page: &mut Page, figures: Figures<'_>) {
+    let made: u64 = figures.by_route(|route| route.buried).map(|(_, buried)| buried).sum();
+    page.counter("dlq_entries_total", "Dead letters made.").value(made);
+    page.histogram("dlq_age_seconds", "Age of dead letters when they left the queue.")
+        .one_histogram(&figures.aggregate.store.ages);
+    let Some(dead) = &figures.gauges.dead_letters else { return };
+    page.gauge("dlq_size", "Dead letters in the queue.").value(dead.size);
+    let codes = dead.by_error_code.iter().map(|(code, count)| (&**code, *count));
+    page.gauge("dlq_by_error_code", "Dead letters in the queue, by their last error code.")
+        .by("error_code", take_largest(codes));
+    let companies = dead.by_company.iter().map(|(company, count)| (company.as_str(), *count));
+    page.gauge("dlq_by_company", "Dead letters in the queue, by company.")
+        .by("company_id", take_largest(companies));
 }
 
 /// Metrics of fairness.
-fn write_fairness(page: &mut Page, aggregate: &Aggregate, gauges: &Gauges) {
-    let mut family =
-        page.family("tenant_jobs_processed", Kind::Untyped, "Counter: deliveries tried for a company.");
-    for (company, counters) in aggregate.companies.totals() {
-        family.sample(&[("company_id", company)], counters.attempts);
-    }
-    let named: Vec<&str> = aggregate.companies.named().into_iter().map(|(company, _)| company).collect();
-    let tenants = select_tenants(&gauges.tenants, &named);
-    let mut family =
-        page.family("tenant_current_priority", Kind::Gauge, "Priority of a company; 1 is the most urgent.");
-    for (company, priority, _, _) in &tenants {
-        family.sample(&[("company_id", company)], priority);
-    }
-    let mut family =
-        page.family("tenant_consecutive_batch", Kind::Gauge, "Jobs in a row that a company has just had.");
-    for (company, _, batch, _) in &tenants {
-        family.sample(&[("company_id", company)], batch);
-    }
-    let mut family = page.family(
-        "tenant_rounds_without_processing",
-        Kind::Gauge,
-        "Rounds that a company has waited for its turn.",
-    );
-    for (company, _, _, rounds) in &tenants {
-        family.sample(&[("company_id", company)], rounds);
-    }
+fn write_fairness(page: &mut Page, figures: Figures<'_>) {
+    let companies = &figures.aggregate.companies;
+    let processed = companies.totals().into_iter().map(|(company, counters)| (company, counters.attempts));
+    page.untyped("tenant_jobs_processed", "Counter: deliveries tried for a company.")
+        .by("company_id", processed);
+    let named: Vec<&str> = companies.named().into_iter().map(|(company, _)| company).collect();
+    let tenants = select_tenants(&figures.gauges.tenants, &named);
+    page.gauge("tenant_current_priority", "Priority of a company; 1 is the most urgent.")
+        .by("company_id", tenants.iter().map(|(company, priority, _, _)| (company, priority)));
+    page.gauge("tenant_consecutive_batch", "Jobs in a row that a company has just had.")
+        .by("company_id", tenants.iter().map(|(company, _, batch, _)| (company, batch)));
+    page.gauge("tenant_rounds_without_processing", "Rounds that a company has waited for its turn.")
+        .by("company_id", tenants.iter().map(|(company, _, _, rounds)| (company, rounds)));
 }
 
 /// Metrics of retry decisions on every route: each question to the claims rule and each retried job.
-fn write_submission_retries(page: &mut Page, aggregate: &Aggregate, routes: &Routes) {
-    let mut family = page.family("submission_retry_total", Kind::Counter, "Retries scheduled.");
-    for (route, counters, _) in each_route(aggregate, routes) {
-        family.sample(&[("route", route)], counters.delays.count());
+fn write_submission_retries(page: &mut Page, figures: Figures<'_>) {
+    page.counter("submission_retry_total", "Retries scheduled.")
+        .by("route", figures.by_route(|route| route.delays.count()));
+    let mut minutes = page.histogram("submission_retry_backoff_minutes", "Waits before retries, in minutes.");
+    for (route, delays) in figures.by_route(|route| &route.delays) {
+        minutes.bins(&[("route", route)], delays, MICROS_A_MINUTE, FIRST_MINUTE);
     }
-    let mut family =
-        page.family("submission_retry_backoff_minutes", Kind::Histogram, "Waits before retries, in minutes.");
-    for (route, counters, _) in each_route(aggregate, routes) {
-        family.histogram_from(&[("route", route)], &counters.delays, MICROS_A_MINUTE, FIRST_MINUTE);
-    }
-    let mut family = page.family(
-        "submission_retry_max_exceeded",
-        Kind::Untyped,
-        "Counter: given up after all attempts were spent.",
-    );
-    for (route, counters, _) in each_route(aggregate, routes) {
-        family.sample(&[("route", route)], counters.exhausted);
-    }
-    let mut family = page.family(
-        "error_classification_distribution",
-        Kind::Untyped,
-        "Counter: failures judged, by classification.",
-    );
-    for (route, counters, _) in each_route(aggregate, routes) {
-        for (class, count) in classes(counters) {
-            family.sample(&[("route", route), ("classification", class)], count);
-        }
-    }
-}
-
-fn classes(counters: &RouteCounters) -> impl Iterator<Item = (&'static str, u64)> {
-    CLASSES.iter().map(|class| class.as_str()).zip(counters.classes)
+    page.untyped("submission_retry_max_exceeded", "Counter: given up after all attempts were spent.")
+        .by("route", figures.by_route(|route| route.exhausted));
+    let classes = CLASSES.map(Class::as_str);
+    page.untyped("error_classification_distribution", "Counter: failures judged, by classification.")
+        .by_both(["route", "classification"], figures.by_route(|route| zip(classes, route.classes)));
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use recado_core::Class;
 use recado_observe::{
-    AlertChange, AlertConfig, Alerts, AlertsState, AttemptEnded, Change, DeadLetterExit, Fact, RuleChange,
-    Severity, Subject,
+    AlertChange, AlertConfig, Alerts, AlertsState, AttemptEnded, Change, DeadLetterExit, Fact, Severity,
+    Subject,
 };
 
 use crate::rules::{Scene, of};
@@ -68,13 +68,8 @@ fn a_figure_that_swings_around_its_threshold_does_not_flap() {
     };
     let changes_with = |clear| {
         let mut config = AlertConfig::default();
-        let change = RuleChange {
-            window: Some(seconds_of(60)),
-            pending: Some(Duration::ZERO),
-            clear: Some(clear),
-            ..RuleChange::default()
-        };
-        config.change("failure_rate", change).unwrap();
+        let rule = config.rule_mut("failure_rate").unwrap();
+        (rule.window, rule.pending, rule.clear) = (seconds_of(60), Duration::ZERO, clear);
         let mut scene = Scene::new();
         scene.alerts = Alerts::new(config);
         kinds(&of("failure_rate", scene.run(seconds_of(4 * 3_600), 15, &flapping)))
@@ -162,7 +157,7 @@ fn a_rule_that_is_switched_off_or_unheard_of_ends_at_once() {
     let mut scene = Scene::new();
     firing(&mut scene);
     let mut config = AlertConfig::default();
-    config.change("failure_rate", RuleChange { enabled: Some(false), ..RuleChange::default() }).unwrap();
+    config.rule_mut("failure_rate").unwrap().enabled = false;
     scene.alerts = Alerts::restore(config, kept(&scene.alerts));
     let changes = scene.run(seconds_of(3_600), 15, &mix(8, 2));
     assert_eq!(kinds(&of("failure_rate", changes)), [Change::Resolved]);
@@ -179,8 +174,7 @@ fn a_rule_that_is_switched_off_or_unheard_of_ends_at_once() {
 #[test]
 fn a_subject_that_is_excepted_does_not_ring() {
     let mut config = AlertConfig::default();
-    let except = Some(vec!["email".into()]);
-    config.change("failure_rate", RuleChange { except, ..RuleChange::default() }).unwrap();
+    config.rule_mut("failure_rate").unwrap().except = vec!["email".into()];
     let mut scene = Scene::new();
     scene.alerts = Alerts::new(config);
     let both = |scene: &mut Scene| {
@@ -197,14 +191,9 @@ fn a_subject_that_is_excepted_does_not_ring() {
 #[test]
 fn what_a_user_says_about_a_rule_holds_and_the_rest_stays() {
     let mut config = AlertConfig::default();
-    let change = RuleChange {
-        threshold: Some(0.5),
-        min_volume: Some(1),
-        severity: Some(Severity::Warning),
-        pending: Some(Duration::ZERO),
-        ..RuleChange::default()
-    };
-    config.change("failure_rate", change).unwrap();
+    let rule = config.rule_mut("failure_rate").unwrap();
+    (rule.threshold, rule.min_volume) = (0.5, 1);
+    (rule.severity, rule.pending) = (Severity::Warning, Duration::ZERO);
     assert_eq!(config.faults(), Vec::<String>::new());
     let mut scene = Scene::new();
     scene.alerts = Alerts::new(config);
@@ -221,20 +210,9 @@ fn what_a_user_says_about_a_rule_holds_and_the_rest_stays() {
 #[test]
 fn what_makes_no_sense_is_refused_with_what_to_write() {
     let mut config = AlertConfig::default();
-    let refused = config.change("failure_rat", RuleChange::default()).unwrap_err().to_string();
-    assert!(
-        refused.starts_with("`failure_rat` is not an alert; write one of failure_rate, dlq_size"),
-        "{refused}"
-    );
-    let wrong = RuleChange {
-        threshold: Some(f64::NAN),
-        resolve_share: Some(2.0),
-        window: Some(Duration::from_secs(1)),
-        ..RuleChange::default()
-    };
-    config.change("dlq_rate", wrong).unwrap();
-    let window = Some(Duration::from_secs(60));
-    config.change("dlq_size", RuleChange { window, ..RuleChange::default() }).unwrap();
+    let rule = config.rule_mut("dlq_rate").unwrap();
+    (rule.threshold, rule.resolve_share, rule.window) = (f64::NAN, 2.0, Duration::from_secs(1));
+    config.rule_mut("dlq_size").unwrap().window = Duration::from_secs(60);
     assert_eq!(
         config.faults(),
         [

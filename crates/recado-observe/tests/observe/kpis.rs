@@ -144,10 +144,3 @@ fn g6_the_flow_into_the_queue_is_told_by_hour_company_and_code() {
     assert_eq!(per_hour(at(0), at(7_200)), 5.0, "nothing was counted before");
     assert_eq!(per_hour(at(0), at(23 * 3_600)), 10.0 / 23.0);
 }
-
-#[test]
-fn figures_are_written_in_camel_case() {
-    let text = serde_json::to_value(ledger().kpis(None, DAY, at(0)).unwrap()).unwrap();
-    assert_eq!(text["successAfterRetry"]["target"]["atLeast"], 0.85);
-    assert!(text["jitterDeviation"]["value"].is_null());
-}

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+use recado_observe::AlertConfig;
 use recado_observe::prometheus::prometheus_rules;
-use recado_observe::{AlertConfig, RuleChange};
 
 use crate::metrics::lived;
 use crate::series::rows;
@@ -39,8 +39,7 @@ fn the_page_has_one_word_that_the_linter_dislikes_and_it_is_a_required_name() {
 
 fn config() -> AlertConfig {
     let mut config = AlertConfig::default();
-    let except = Some(vec!["sandbox".into(), r#"a.b"c\d"#.into()]);
-    config.change("failure_rate", RuleChange { except, ..RuleChange::default() }).unwrap();
+    config.rule_mut("failure_rate").unwrap().except = vec!["sandbox".into(), r#"a.b"c\d"#.into()];
     config
 }
 
@@ -80,7 +79,7 @@ fn every_metric_in_a_rule_is_on_the_page() {
 #[test]
 fn a_rule_that_is_switched_off_is_not_in_the_file() {
     let mut config = AlertConfig::default();
-    config.change("dlq_size", RuleChange { enabled: Some(false), ..RuleChange::default() }).unwrap();
+    config.rule_mut("dlq_size").unwrap().enabled = false;
     let rules = prometheus_rules(&config);
     assert!(!rules.contains("RecadoDlqSize") && rules.contains("RecadoDlqRate"));
 }

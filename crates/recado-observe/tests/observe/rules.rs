@@ -6,7 +6,7 @@ use recado_core::breaker::BreakerState;
 use recado_core::{AttemptResult, Cause, Class};
 use recado_observe::{
     AlertChange, AlertConfig, Alerts, AttemptEnded, Backoff, Change, DeadLetterExit, Fact, Gauges, Ledger,
-    RuleChange, Subject,
+    Subject,
 };
 
 use crate::{at, company, failed, gauges, job_buried, job_sent, ledger, seconds_of, sent, waits};
@@ -76,16 +76,18 @@ fn story(name: &str, subject: Subject, above: Traffic<'_>, below: Traffic<'_>) -
 fn quiet_on_little(name: &str, above: Traffic<'_>) {
     let changes_with = |min_volume| {
         let mut config = AlertConfig::default();
-        config.change(name, RuleChange { min_volume, ..RuleChange::default() }).unwrap();
-        let rule = config.rule(name).unwrap().clone();
+        let rule = config.rule_mut(name).unwrap();
+        rule.min_volume = min_volume;
+        let rule = rule.clone();
         let mut scene = Scene::new();
         scene.alerts = Alerts::new(config);
         above(&mut scene);
         let step = (rule.window.as_secs() / 60).max(15);
         of(name, scene.run(rule.window, step, &|_| ())).len()
     };
-    assert_eq!(changes_with(None), 0, "{name} needs its volume");
-    assert_eq!(changes_with(Some(1)), 1, "{name} has nothing but its volume against it");
+    let usual = AlertConfig::default().rule(name).unwrap().min_volume;
+    assert_eq!(changes_with(usual), 0, "{name} needs its volume");
+    assert_eq!(changes_with(1), 1, "{name} has nothing but its volume against it");
 }
 
 fn email() -> Subject {

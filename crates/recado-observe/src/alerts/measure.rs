@@ -1,0 +1,147 @@
+//! The figures that rules measure, as a table: unit, span, subject, and the sentence in both languages.
+
+/// Unit of a figure, which says how to write it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    Share,
+    Count,
+    Time,
+    Times,
+    /// It is so or it is not.
+    Fact,
+}
+
+/// The time that a figure speaks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Span {
+    /// A count over the rule's window.
+    Window,
+    /// A current value.
+    Now,
+}
+
+struct MeasureRow {
+    unit: Unit,
+    span: Span,
+    subject_label: Option<&'static str>,
+    sentence: (&'static str, &'static str),
+}
+
+macro_rules! measures {
+    ($($(#[$doc:meta])* $name:ident: $unit:ident, $span:ident, $subject:expr, $en:literal, $pt:literal;)*) => {
+        /// The measured figure, and its subject. Volumes count what the figure is a share or a mean of.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Measure {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Measure {
+            fn row(self) -> MeasureRow {
+                let (unit, span, subject_label, sentence) = match self {
+                    $(Measure::$name => (Unit::$unit, Span::$span, $subject, ($en, $pt)),)*
+                };
+                MeasureRow { unit, span, subject_label, sentence }
+            }
+        }
+    };
+}
+
+const ALL: Option<&str> = None;
+const ROUTE: Option<&str> = Some("route");
+
+measures! {
+    /// Of a route: attempts that failed, of all attempts.
+    FailureRate: Share, Window, ROUTE,
+        "{value} of the attempts failed within {window}",
+        "{value} das tentativas falharam em {window}";
+    /// Of all: dead letters.
+    DeadLetters: Count, Now, ALL,
+        "{value} jobs are in the dead letter queue",
+        "há {value} tarefas na fila de mensagens mortas";
+    /// Of a route: jobs that became dead letters, of all that ended.
+    DeadLetterRate: Share, Window, ROUTE,
+        "{value} of the jobs that ended within {window} went to the dead letter queue",
+        "{value} das tarefas encerradas em {window} foram para a fila de mensagens mortas";
+    /// Of a company: dead letters.
+    DeadLettersOfCompany: Count, Now, Some("company_id"),
+        "{value} of its jobs are in the dead letter queue",
+        "{value} de suas tarefas estão na fila de mensagens mortas";
+    /// Of a route: how long attempts took from due to done; 19 of 20 took less.
+    ProcessingTime: Time, Window, ROUTE,
+        "one attempt in twenty took {value} or longer from due to done within {window}",
+        "uma em cada vinte tentativas levou {value} ou mais para ser concluída em {window}";
+    /// Of a route: time since the oldest unclaimed job fell due.
+    QueueAge: Time, Now, ROUTE,
+        "the oldest job has been due for {value}",
+        "a tarefa mais antiga espera há {value}";
+    /// Of a route: tries that met a permanent error, of all that were judged.
+    PermanentRate: Share, Window, ROUTE,
+        "{value} of the attempts within {window} met a permanent error",
+        "{value} das tentativas em {window} tiveram erro permanente";
+    /// Of a route: retries at the policy's cap, of all retries.
+    AtCapRate: Share, Window, ROUTE,
+        "{value} of the retries within {window} wait for as long as the policy allows",
+        "{value} dos retries em {window} esperam o máximo que a política permite";
+    /// Of a route: how far the jitter is from even.
+    JitterDeviation: Share, Window, ROUTE,
+        "the jitter of the waits within {window} is {value} off an even spread",
+        "o jitter das esperas em {window} desvia {value} da distribuição uniforme";
+    /// Of a route.
+    MeanBackoff: Time, Window, ROUTE,
+        "retries within {window} wait {value} on average",
+        "os retries em {window} esperam {value} em média";
+    /// Of all: share of the room that the store has.
+    StoreUse: Share, Now, ALL,
+        "the store is {value} full",
+        "o armazenamento está {value} cheio";
+    /// Of all.
+    RejectedWrites: Count, Window, ALL,
+        "writes that the full store refused within {window}: {value}",
+        "gravações que o armazenamento cheio recusou em {window}: {value}";
+    /// Of all: dead letters that went to a file because the queue was over its size.
+    ArchivedDeadLetters: Count, Window, ALL,
+        "dead letters archived within {window} because their queue is over its size: {value}",
+        "mensagens mortas arquivadas em {window} porque a fila passou do tamanho: {value}";
+    /// Of all: how long ago the audit trail's files had everything.
+    TrailLateness: Time, Now, ALL,
+        "the audit trail's files are {value} behind",
+        "os arquivos da trilha de auditoria estão {value} atrasados";
+    /// Of a provider.
+    BreakerOpen: Fact, Now, Some("provider"),
+        "its circuit breaker is open",
+        "o circuit breaker está aberto";
+    /// Of a route: its failure rate in the window, as a multiple of its own last day's.
+    FailureJump: Times, Window, ROUTE,
+        "attempts fail {value} as often as over the last day",
+        "as tentativas falham {value} o normal do último dia";
+    /// Of an error code: its share of all attempts in the window, as a multiple of its own last day's.
+    CodeJump: Times, Window, Some("error_code"),
+        "this error comes {value} as often as over the last day",
+        "este erro ocorre {value} o normal do último dia";
+}
+
+impl Measure {
+    pub fn unit(self) -> Unit {
+        self.row().unit
+    }
+
+    /// The sentence in English and in Portuguese, with `{value}` and `{window}` to fill in.
+    pub(crate) fn sentence(self) -> (&'static str, &'static str) {
+        self.row().sentence
+    }
+
+    /// The label that tells the subjects of a measure apart in Prometheus.
+    pub(crate) fn subject_label(self) -> Option<&'static str> {
+        self.row().subject_label
+    }
+
+    /// Returns true if it never is more than 1. The distances that make up a deviation may add up to more.
+    pub(super) fn is_share(self) -> bool {
+        self.unit() == Unit::Share && self != Measure::JitterDeviation
+    }
+
+    /// Returns true if it is a current value, rather than a count over a window.
+    pub(super) fn is_state(self) -> bool {
+        self.row().span == Span::Now
+    }
+}
