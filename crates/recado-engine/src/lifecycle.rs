@@ -1,6 +1,7 @@
 //! The engine's life: running, stopping, stopped, or failed together with its store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_store::StoreError;
@@ -29,6 +30,11 @@ pub(crate) struct Lifecycle {
 impl Lifecycle {
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
+    }
+
+    /// Waits for this time; returns false when a stop begins meanwhile.
+    pub async fn rest(&self, time: Duration) -> bool {
+        self.stopping.run_until_cancelled(tokio::time::sleep(time)).await.is_some()
     }
 
     /// Runs work that a stop waits for until its grace is over.

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use recado_core::redact::{Speaker, redact};
 use recado_core::tiss_decision::{self, SubmissionFailure, TissDecision, TissErrorCode};
-use recado_core::{Event, EventData, EventKind, Payload, Policy, Random, Timestamp};
+use recado_core::{Event, EventData, EventKind, Payload, Policy, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
 use recado_store::AuditLog;
 
-use crate::clock::Clock;
+use crate::environment::Environment;
 use crate::error::EngineError;
-use crate::metrics::Metrics;
 use crate::notify::Notifier;
-use crate::route::{Route, Routes};
+use crate::route::Route;
 
 /// Bytes at most of a claim's error that an event repeats.
 const LAST_ERROR_MAX_BYTES: usize = 1_024;
@@ -20,12 +19,9 @@ const LAST_ERROR_MAX_BYTES: usize = 1_024;
 /// Decides about failed submissions of claims.
 #[derive(Debug)]
 pub struct TissDecisions {
-    pub(crate) routes: Routes,
+    pub(crate) env: Arc<Environment>,
     pub(crate) audit: Arc<dyn AuditLog>,
-    pub(crate) metrics: Arc<Metrics>,
     pub(crate) notifier: Arc<Notifier>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<Random>,
 }
 
 impl TissDecisions {
@@ -34,13 +30,13 @@ impl TissDecisions {
         &self,
         failure: &SubmissionFailure<'_>,
     ) -> Result<Option<TissDecision>, EngineError> {
-        let Some(route) = self.routes.get(failure.route) else { return Ok(None) };
-        let now = self.clock.now();
-        let draw = self.random.next_draw();
+        let Some(route) = self.env.routes.get(failure.route) else { return Ok(None) };
+        let now = self.env.now();
+        let draw = self.env.random.next_draw();
         let (decision, audit) =
             tiss_decision::decide(failure, &route.classifier, &route.terms.policy, now, draw);
         self.audit.record(vec![audit]).await?;
-        self.metrics.record(&Fact::Decided {
+        self.env.metrics.record(&Fact::Decided {
             route: route.name.as_str(),
             class: decision.classification,
             decided: decided(failure, &decision, &route.terms.policy, now),
@@ -103,12 +99,12 @@ impl TissDecisions {
         if !decision.should_retry {
             let notice = self.notifier.notice(route.fallback.notify.as_deref(), &event, now);
             if let Some(notice) = notice
-                && let Err(error) = self.notifier.jobs.enqueue(vec![notice]).await
+                && let Err(error) = self.env.jobs.enqueue(vec![notice]).await
             {
                 tracing::warn!(%error, claimId = failure.claim_id, "cannot enqueue a notice");
             }
         }
-        self.notifier.events.tell(event);
+        self.notifier.events.publish(event);
     }
 }
 

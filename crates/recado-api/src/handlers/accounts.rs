@@ -57,7 +57,7 @@ pub(crate) async fn clear(
     TwoPathSegments(provider, company): TwoPathSegments,
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
-    if api.engine().notifier.clear_account(&provider, &company, &actor).await? {
+    if api.engine().notifier.accounts.remove_mark(&provider, &company, &actor).await? {
         return Ok(answer::done());
     }
     let [provider, company] = [&provider, &company].map(|name| shown_name(name));

@@ -224,7 +224,7 @@ fn show_bulk(bulk: bulk::Bulk) -> Bulk {
     };
     let failure = |failure: bulk::BulkFailure| BulkFailure { job_id: failure.job_id, reason: failure.reason };
     Bulk {
-        left: bulk.left(),
+        left: bulk.figures.left(),
         act: show_act(bulk.act),
         state: match bulk.state {
             bulk::BulkState::Running => BulkState::Running,
@@ -233,11 +233,11 @@ fn show_bulk(bulk: bulk::Bulk) -> Bulk {
             bulk::BulkState::Failed => BulkState::Failed,
         },
         filter: show_filter(bulk.filter),
-        total: bulk.total,
-        done: bulk.done,
-        skipped: bulk.skipped,
-        failed: bulk.failed,
-        failures: bulk.failures.into_iter().map(failure).collect(),
+        total: bulk.figures.total,
+        done: bulk.figures.done,
+        skipped: bulk.figures.skipped,
+        failed: bulk.figures.failed,
+        failures: bulk.figures.failures.into_iter().map(failure).collect(),
         rate_per_second: bulk.rate_per_second,
         canary: bulk.canary.map(canary),
         started_at: bulk.started_at,

@@ -71,7 +71,7 @@ pub(crate) async fn listen(
         wanted,
         gap: gap.flatten(),
         missed: listening.missed.into(),
-        told: listening.told,
+        told: listening.receiver,
         spoke_at: Instant::now(),
         _place: place,
     };

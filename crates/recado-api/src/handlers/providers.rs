@@ -9,7 +9,7 @@ use recado_core::RouteName;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
 use recado_engine::admission::provider::{CompanySlots, Pause, ProviderTerms, ProviderView};
-use recado_engine::{HoldCause, HoldReason, LimitKind};
+use recado_engine::{HoldCause, HoldReason, LimitKind, ProviderAct};
 use recado_store::TenantFilter;
 use recado_wire::jobs::{LimitCode, PauseCode, WaitingFor};
 use recado_wire::providers::{
@@ -204,10 +204,11 @@ pub(crate) async fn turn(
         return Err(ApiError::new(Code::Conflict, detail));
     }
     let (gate, reason) = (&api.engine().gate, asked.reason.trim());
-    let view = match asked.action {
-        BreakerAction::Open => gate.open_breaker(&name, reason, Some(&actor)).await?,
-        BreakerAction::Close => gate.close_breaker(&name, reason, Some(&actor)).await?,
+    let act = match asked.action {
+        BreakerAction::Open => ProviderAct::OpenBreaker,
+        BreakerAction::Close => ProviderAct::CloseBreaker,
     };
+    let view = gate.act_on_provider(&name, act, Some(reason), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
 
@@ -229,7 +230,8 @@ pub(crate) async fn pause(
     request: Request,
 ) -> Result<Response, ApiError> {
     let reason = read_reason(&api, request).await?;
-    let view = api.engine().gate.pause_provider(&name, reason.as_deref(), Some(&actor)).await?;
+    let view =
+        api.engine().gate.act_on_provider(&name, ProviderAct::Pause, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
 
@@ -251,7 +253,11 @@ pub(crate) async fn resume(
     request: Request,
 ) -> Result<Response, ApiError> {
     let reason = read_reason(&api, request).await?;
-    let view = api.engine().gate.resume_provider(&name, reason.as_deref(), Some(&actor)).await?;
+    let view = api
+        .engine()
+        .gate
+        .act_on_provider(&name, ProviderAct::Resume, reason.as_deref(), Some(&actor))
+        .await?;
     show_or_refuse(&api, &name, view).await
 }
 

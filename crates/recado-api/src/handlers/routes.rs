@@ -2,6 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use recado_engine::RouteAct;
 use recado_store::Counts;
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::PauseRequest;
@@ -69,7 +70,7 @@ pub(crate) async fn pause(
     request: Request,
 ) -> Result<Response, ApiError> {
     let reason = read_reason(&api, request).await?;
-    api.engine().gate.pause_route(&name, reason.as_deref(), Some(&actor)).await?;
+    api.engine().gate.act_on_route(&name, RouteAct::Pause, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }
 
@@ -91,7 +92,7 @@ pub(crate) async fn resume(
     request: Request,
 ) -> Result<Response, ApiError> {
     let reason = read_reason(&api, request).await?;
-    api.engine().gate.resume_route(&name, reason.as_deref(), Some(&actor)).await?;
+    api.engine().gate.act_on_route(&name, RouteAct::Resume, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }
 

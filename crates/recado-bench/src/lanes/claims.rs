@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recado_core::RouteName;
-use recado_engine::{Carrier, Clock, Engine, SystemClock};
+use recado_engine::{Carrier, Clock, Engine, ProviderAct, SystemClock};
 use recado_store::{Claim, Pick, Turns};
 use recado_transport::Sandbox;
 
@@ -50,7 +50,7 @@ pub async fn beside_idle(options: &BenchOptions, report: &mut Report) -> Result<
             take_in(&engine, idle, |nth| submission_of(&format!("idle-{nth}"), LANE)).await?;
             scene.emptied().await?;
             // From here on the lane is ours.
-            engine.gate.pause_provider(LANE, None, None).await?;
+            engine.gate.act_on_provider(LANE, ProviderAct::Pause, None, None).await?;
             *best = best.min(claim_us(options, scene, &engine).await?);
         }
     }

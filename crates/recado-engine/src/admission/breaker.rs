@@ -173,7 +173,7 @@ impl Gate {
                 // A provider that says "slower" is alive.
                 (Blame::Provider, Class::RateLimit) => BreakerFeedback::Succeeded(Duration::ZERO),
                 (Blame::Provider, _) => {
-                    BreakerFeedback::Failed(self.routes.redact(job, &failure.reason).into())
+                    BreakerFeedback::Failed(self.env.routes.redact(job, &failure.reason).into())
                 }
                 _ => BreakerFeedback::Inconclusive,
             },
@@ -234,7 +234,7 @@ impl Gate {
     ) {
         let (gate, about) = (self.clone(), provider.clone());
         let on_saved = move |effect: ControlEffect| {
-            gate.on_breaker_change(&about, effect.change, gate.clock.now());
+            gate.on_breaker_change(&about, effect.change, gate.env.now());
         };
         let step = ControlStep { at: now, change };
         if self.shared.enqueue_write(&provider.control, step, on_saved) {
@@ -272,7 +272,7 @@ impl Gate {
         now: Timestamp,
     ) {
         let Some(change) = change else { return };
-        self.metrics.record(&Fact::BreakerChanged { provider: &provider.name, change });
+        self.env.metrics.record(&Fact::BreakerChanged { provider: &provider.name, change });
         let kind = match change {
             BreakerChange::Opened => EventKind::CircuitBreakerOpened,
             BreakerChange::HalfOpened => EventKind::CircuitBreakerHalfOpen,
@@ -300,10 +300,10 @@ impl Gate {
             ..EventData::default()
         };
         let event = Event::new(kind, None, &[&provider.name], now, data);
-        self.notifier.events.tell(event.clone());
+        self.notifier.events.publish(event.clone());
         if kind == EventKind::CircuitBreakerOpened {
             let notifier = self.notifier.clone();
-            self.lifecycle.deliveries.spawn(async move { notifier.notify(&event, now).await });
+            self.env.lifecycle.deliveries.spawn(async move { notifier.notify(&event, now).await });
         }
     }
 
@@ -345,13 +345,14 @@ impl Gate {
         match self.save_control_change(provider, ControlChange::TakeProbe(terms), &[], now).await {
             Ok(ControlEffect { has_probe: true, .. }) => Ok(()),
             Ok(_) => Err(match provider.ask(1, SlotOwner::Outside, hold_max, now) {
-                Admittance::Refused(refusal) => refusal,
+                Err(refusal) => refusal,
                 // It closed meanwhile, or the faster one is done already.
-                Admittance::Granted(count) => {
-                    provider.unreserve(count);
+                Ok(admittance) => {
+                    if let Admittance::Granted(count) = admittance {
+                        provider.unreserve(count);
+                    }
                     Refusal { why: RefusalReason::Busy, until: again }
                 }
-                Admittance::ProbeDue => Refusal { why: RefusalReason::Busy, until: again },
             }),
             Err(error) => {
                 tracing::warn!(provider = %provider.name, %error, "cannot ask the store for a probe; trying again");

@@ -9,7 +9,7 @@ use recado_transport::Receiver;
 
 use crate::admission::control::{LimitChange, LimitStep};
 use crate::admission::gate::{Gate, ProviderTarget};
-use crate::admission::hold_reason::{HoldCause, HoldReason, LimitKind};
+use crate::admission::hold_reason::HoldReason;
 use crate::admission::provider::Provider;
 use crate::admission::receivers::ReceiverId;
 use crate::error::EngineError;
@@ -91,7 +91,7 @@ impl Gate {
 
     /// Drops the holds on an endpoint that is gone or has another address now: they came from another receiver.
     pub(crate) fn drop_endpoint_holds(self: &Arc<Self>, company: &CompanyId, endpoint: &str) {
-        let now = self.clock.now();
+        let now = self.env.now();
         let id = ReceiverId { company: company.clone(), receiver: Receiver::Endpoint(endpoint.into()) };
         for provider in self.providers.values() {
             if let Some(hold) = provider.receivers.known_hold(&id) {
@@ -104,8 +104,8 @@ impl Gate {
     /// Returns the hold on the receiver that a job goes to, if it lasts beyond the job's own wait. A route with several
     /// providers holds the job back only when each of them does.
     pub fn receiver_hold(&self, job: &Job) -> Option<HoldReason> {
-        let now = self.clock.now();
-        let route = self.routes.get(job.route.as_str())?;
+        let now = self.env.now();
+        let route = self.env.routes.get(job.route.as_str())?;
         let targets = self.targets(route);
         // Most of the time nothing is held, and no job's data has to be read.
         if targets.iter().any(|target| target.provider.receivers.is_empty()) {
@@ -119,27 +119,24 @@ impl Gate {
         if first.until <= job.due_at {
             return None;
         }
-        let why = format!("the receiver asked for quiet: {}", first.reason);
-        let by = HoldCause::Limit(LimitKind::Quiet);
-        Some(HoldReason { by, why, said: Some(first.reason), until: Some(first.until) })
+        Some(HoldReason::quiet(format!("the receiver asked for quiet: {}", first.reason), first))
     }
 
     /// Sums up the holds on receivers of a provider, all or one company's.
     pub fn receivers_hold(&self, provider: &str, company: Option<&CompanyId>) -> Option<HoldReason> {
-        let mut held = self.providers.get(provider)?.receivers.all_held(self.clock.now());
+        let mut held = self.providers.get(provider)?.receivers.all_held(self.env.now());
         held.retain(|(id, ..)| company.is_none_or(|company| id.company == *company));
         let (_, first, _) = held.iter().min_by_key(|(_, quiet, _)| quiet.until)?;
         let why = match held.len() {
             1 => format!("a receiver asked for quiet: {}", first.reason),
             count => format!("{count} receivers asked for quiet; the first until {}", first.until),
         };
-        let by = HoldCause::Limit(LimitKind::Quiet);
-        Some(HoldReason { by, why, said: Some(first.reason.clone()), until: Some(first.until) })
+        Some(HoldReason::quiet(why, first.clone()))
     }
 
     /// Lists the holds that answers from outside imposed, by provider and scope.
     pub fn outside_holds(&self) -> Vec<OutsideHold> {
-        self.found_holds(self.clock.now()).into_iter().map(|(hold, ..)| hold).collect()
+        self.found_holds(self.env.now()).into_iter().map(|(hold, ..)| hold).collect()
     }
 
     /// Lifts a hold on every node; who did it and why is recorded in the same step. `None` when there is no such hold.
@@ -149,7 +146,7 @@ impl Gate {
         reason: Option<&str>,
         actor: Option<&str>,
     ) -> Result<Option<OutsideHold>, EngineError> {
-        let now = self.clock.now();
+        let now = self.env.now();
         let found = self.found_holds(now).into_iter().find(|(hold, ..)| &*hold.id == id);
         let Some((hold, provider, limit)) = found else { return Ok(None) };
         let step = LimitStep { at: now, change: LimitChange::Lift };

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp, decide};
-use recado_store::{Claim, Extended, PAGE_MAX_BYTES, Pick, Settled, Settlement};
+use recado_observe::DelaySource;
+use recado_store::{Claim, Extended, PAGE_MAX_BYTES, Pick, Settled};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -19,7 +20,7 @@ use crate::attempt::post_settle::PostSettle;
 use crate::attempt::{Attempts, log};
 use crate::clock::sleep_until;
 use crate::error::EngineError;
-use crate::metrics::WaitBy;
+use crate::metrics::delay_source;
 use crate::route::Carrier;
 
 /// Leases that one request may ask for.
@@ -70,8 +71,8 @@ impl Attempts {
     pub fn check_worker_routes(&self, routes: &[RouteName]) -> Vec<(usize, String)> {
         let mut faults = Vec::new();
         for (at, name) in routes.iter().enumerate() {
-            match self.routes.get(name.as_str()).map(|route| &route.carrier) {
-                None => faults.push((at, self.routes.unknown_route(name.as_str()))),
+            match self.env.routes.get(name.as_str()).map(|route| &route.carrier) {
+                None => faults.push((at, self.env.routes.unknown_route(name.as_str()))),
                 Some(Carrier::Workers) => {}
                 Some(_) => faults.push((
                     at,
@@ -85,9 +86,9 @@ impl Attempts {
     /// Leases jobs for a worker, waiting up to `wait` for the first.
     pub async fn lease(self: &Arc<Self>, request: &LeaseRequest) -> Result<Vec<Lease>, EngineError> {
         let deadline = Instant::now() + request.wait.min(WAIT_MAX);
-        let mut wakers: Vec<_> = request.routes.iter().map(|route| self.jobs.waker(route)).collect();
+        let mut wakers: Vec<_> = request.routes.iter().map(|route| self.env.jobs.waker(route)).collect();
         loop {
-            if self.lifecycle.is_stopping() {
+            if self.env.lifecycle.is_stopping() {
                 return Err(EngineError::Stopping);
             }
             for waker in &mut wakers {
@@ -102,10 +103,10 @@ impl Attempts {
             let rung =
                 futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.wait())));
             tokio::select! {
-                () = self.lifecycle.stopping.cancelled() => {}
+                () = self.env.lifecycle.stopping.cancelled() => {}
                 _ = rung => {}
                 () = &mut changed => {}
-                () = sleep_until(&*self.clock, next_at) => {}
+                () = sleep_until(&*self.env.clock, next_at) => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
         }
@@ -119,7 +120,7 @@ impl Attempts {
     ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
         let (hand_over, taken) = oneshot::channel();
         let (attempts, request) = (self.clone(), request.clone());
-        self.lifecycle.deliveries.spawn(async move {
+        self.env.lifecycle.deliveries.spawn(async move {
             let claimed = attempts.claim_pieces(&request).await;
             if let Err(Ok((leases, _))) = hand_over.send(claimed) {
                 for lease in &leases {
@@ -162,7 +163,7 @@ impl Attempts {
         let mut next_at: Option<Timestamp> = None;
         for route in &request.routes {
             if self.gate.pause_of(route).is_some() {
-                self.gate.deferrals.record_held_lane(route, self.clock.now());
+                self.gate.deferrals.record_held_lane(route, self.env.now());
                 continue;
             }
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
@@ -171,27 +172,27 @@ impl Attempts {
             let mut reservation = None;
             if let Some(provider) = provider {
                 let reserving =
-                    self.gate.reserve(provider, wanted, SlotOwner::Outside, self.routes.hold_max(route));
+                    self.gate.reserve(provider, wanted, SlotOwner::Outside, self.env.routes.hold_max(route));
                 match reserving.await {
                     Ok(granted) => reservation = Some(granted),
                     Err(refusal) => {
-                        self.gate.deferrals.record_held_lane(route, self.clock.now());
+                        self.gate.deferrals.record_held_lane(route, self.env.now());
                         next_at = next_at.into_iter().chain(refusal.until).min();
                         continue;
                     }
                 }
             }
-            let hold_max = self.routes.hold_max(route);
+            let hold_max = self.env.routes.hold_max(route);
             let (turns, free_at) = self.gate.turns(provider, hold_max, wanted, self.turn_jobs);
             next_at = next_at.into_iter().chain(free_at).min();
-            let now = self.clock.now();
+            let now = self.env.now();
             self.gate.deferrals.record_free_lane(route, now);
             self.gate.deferrals.record_companies(route, &turns.quota, now);
             let claim = Claim {
                 pick: Pick::Ready(route.clone()),
                 max: reservation.as_ref().map_or(wanted, Reservation::count),
                 now,
-                lease_until: self.clock.steady_now().plus(request.lease),
+                lease_until: self.env.clock.steady_now().plus(request.lease),
                 worker: request.worker_id.clone(),
                 provider: provider.map(|provider| provider.name.clone()),
                 outlives_process: true,
@@ -236,14 +237,9 @@ impl Attempts {
         }
         let taken = taken.unwrap_or_else(|_| vec![false; leases.len()]);
         let mut go = taken.into_iter();
-        let (taken, back) = leases.into_iter().partition(|_| go.next().unwrap_or(false));
-        self.give_back(back);
+        let (taken, back): (Vec<_>, Vec<_>) = leases.into_iter().partition(|_| go.next().unwrap_or(false));
+        self.release_all(back.into_iter().map(|lease| self.leases.hold(lease)));
         taken
-    }
-
-    /// Gives jobs back that no worker gets after all.
-    fn give_back(self: &Arc<Self>, leases: Vec<Lease>) {
-        self.put_back(leases.into_iter().map(|lease| self.leases.hold(lease)).collect());
     }
 
     fn shown(&self, lease: Lease) -> Lease {
@@ -253,33 +249,26 @@ impl Attempts {
     /// A lease's end by the wall clock, as people and workers read it. Steps of that clock count in whole seconds, so that
     /// the same end is always told as the same time.
     pub fn wall_time_of(&self, end: Timestamp) -> Timestamp {
-        let step_ms = self.clock.now().as_millis() - self.clock.steady_now().as_millis();
+        let step_ms = self.env.now().as_millis() - self.env.clock.steady_now().as_millis();
         Timestamp::from_millis(end.as_millis() + (step_ms + 500).div_euclid(1_000) * 1_000)
     }
 
     /// Settles a job whose time is over. When the store cannot take that now the job goes back, and the sweeper settles
     /// it: the other leases of the request are still the worker's.
     async fn give_up_expired(self: &Arc<Self>, lease: Lease, now: Timestamp) {
-        let terms = self.routes.terms_of(&lease.job.route);
+        let terms = self.env.routes.terms_of(&lease.job.route);
         let (transition, audit) = decide::bury_expired(&lease.job, None, terms, now);
-        log::attempt(&self.routes, &lease, &transition);
-        let mut post_settle = PostSettle::plan(self, &lease.job, &transition, WaitBy::Policy, now);
-        let follow_ups = std::mem::take(&mut post_settle.follow_ups);
-        let settlement = Settlement {
-            token: lease.token,
-            transition: transition.clone(),
-            audit: Some(audit),
-            now,
-            follow_ups,
-        };
-        match self.jobs.settle(vec![settlement]).await {
+        log::attempt(&self.env.routes, &lease, &transition);
+        let mut settlement = self.settlement(&lease, transition.clone(), Some(audit));
+        let post_settle = PostSettle::plan(self, &lease.job, &mut settlement, DelaySource::Policy);
+        match self.env.jobs.settle(vec![settlement]).await {
             Ok(settled) if settled.first() == Some(&Settled::Done) => {
                 post_settle.run(self, &lease.job, &transition, now).await;
             }
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(jobId = %lease.job.id, %error, "cannot settle a job whose time is over yet; it goes back");
-                self.give_back(vec![lease]);
+                self.release_all([self.leases.hold(lease)]);
             }
         }
     }
@@ -290,73 +279,63 @@ impl Attempts {
         reports: Vec<(LeaseToken, Report)>,
     ) -> Result<Vec<Reported>, EngineError> {
         let mut settlements = Vec::with_capacity(reports.len());
+        // In the order of the reports; `None` where the lease is not known.
         let mut planned = Vec::with_capacity(reports.len());
-        let mut known = Vec::with_capacity(reports.len());
         for (token, report) in reports {
-            let Some(lease) = self.jobs.lease(token).await? else {
-                known.push(false);
+            let Some(lease) = self.env.jobs.lease(token).await? else {
+                planned.push(None);
                 continue;
             };
-            known.push(true);
-            let now = self.clock.now();
-            let terms = self.routes.terms_of(&lease.job.route);
-            let verdict = match self.routes.get(lease.job.route.as_str()) {
+            let now = self.env.now();
+            let terms = self.env.routes.terms_of(&lease.job.route);
+            let verdict = match self.env.routes.get(lease.job.route.as_str()) {
                 Some(route) => route.classifier.verdict(outcome(report)),
                 None => recado_core::Classifier::default().verdict(outcome(report)),
             };
-            if let Some(provider) = self.gate.provider_of(&lease.job.route) {
-                self.gate.record_feedback(
-                    provider,
-                    &lease.job.company,
-                    DeliveryFeedback::of(&lease.job, &verdict),
-                    lease.claimed_at,
-                    now,
-                );
+            let provider = self.gate.provider_of(&lease.job.route);
+            if let Some(provider) = provider {
+                let feedback = DeliveryFeedback::of(&lease.job, &verdict);
+                self.gate.record_feedback(provider, &lease.job.company, feedback, lease.claimed_at, now);
             }
-            let wait_by = WaitBy::of(&verdict);
-            let (mut transition, audit) = decide::decide_after_attempt(
-                &lease,
-                verdict,
-                terms,
-                lease.claimed_at,
-                now,
-                self.random.next_draw(),
-            );
-            let provider = self.gate.provider_of(&lease.job.route).map_or("", |provider| &provider.name);
+            let (delay_source, draw) = (delay_source(&verdict), self.env.random.next_draw());
+            let (mut transition, audit) =
+                decide::decide_after_attempt(&lease, verdict, terms, lease.claimed_at, now, draw);
+            let provider = provider.map_or("", |provider| &provider.name);
             if !provider.is_empty() {
-                let was_deferred = self.gate.deferrals.was_deferred(&lease.job, lease.claimed_at);
                 transition.set_provider(provider);
-                if was_deferred {
+                if self.gate.deferrals.was_deferred(&lease.job, lease.claimed_at) {
                     transition.mark_held_up();
                 }
             }
-            log::attempt(&self.routes, &lease, &transition);
+            log::attempt(&self.env.routes, &lease, &transition);
             let lasted = (lease.claimed_at, now.since(lease.claimed_at));
-            self.traces.record_attempt(&lease, provider, &transition, lasted);
-            let mut post_settle = PostSettle::plan(self, &lease.job, &transition, wait_by, now);
+            self.env.traces.record_attempt(&lease, provider, &transition, lasted);
+            let mut settlement = self.settlement(&lease, transition.clone(), Some(audit));
+            let mut post_settle = PostSettle::plan(self, &lease.job, &mut settlement, delay_source);
             post_settle.leaves_queue = self.leaves_queue(&lease.job, &transition).await;
-            let follow_ups = std::mem::take(&mut post_settle.follow_ups);
-            planned.push((post_settle, lease, transition.clone()));
-            settlements.push(Settlement { token, transition, audit: Some(audit), now, follow_ups });
+            planned.push(Some((post_settle, lease, transition)));
+            settlements.push(settlement);
         }
-        let settled = if settlements.is_empty() { Vec::new() } else { self.jobs.settle(settlements).await? };
-        for ((post_settle, lease, transition), settled) in planned.into_iter().zip(&settled) {
-            if *settled == Settled::Done {
-                post_settle.run(self, &lease.job, &transition, self.clock.now()).await;
+        let settled =
+            if settlements.is_empty() { Vec::new() } else { self.env.jobs.settle(settlements).await? };
+        let mut settled = settled.into_iter();
+        let mut reported = Vec::with_capacity(planned.len());
+        for planned in planned {
+            match planned.map(|planned| (planned, settled.next())) {
+                Some(((post_settle, lease, transition), Some(Settled::Done))) => {
+                    post_settle.run(self, &lease.job, &transition, self.env.now()).await;
+                    reported.push(Reported::Done);
+                }
+                _ => reported.push(Reported::Stale),
             }
         }
-        let mut settled = settled.into_iter();
-        let said = |known: bool| match known.then(|| settled.next()).flatten() {
-            Some(Settled::Done) => Reported::Done,
-            Some(Settled::Stale) | None => Reported::Stale,
-        };
-        Ok(known.into_iter().map(said).collect())
+        Ok(reported)
     }
 
     /// Moves a worker's lease; `None` when it is no longer the worker's.
     pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>, EngineError> {
-        let end = self.clock.steady_now().plus(lease);
-        let extended = self.jobs.extend(vec![token], end).await?;
+        let end = self.env.clock.steady_now().plus(lease);
+        let extended = self.env.jobs.extend(vec![token], end).await?;
         Ok(match extended.first() {
             Some(Extended::Until(at)) => Some(self.wall_time_of(*at)),
             Some(Extended::Stale) | None => None,

@@ -69,7 +69,7 @@ impl AuditTrail {
         let mut before = None;
         loop {
             let page = PageRequest { before, limit: PAGE_JOBS };
-            let page = self.store.jobs(filter.clone(), page, self.clock.now()).await?;
+            let page = self.store.jobs(filter.clone(), page, self.env.now()).await?;
             let views = page.items.into_iter().filter(|view| is_follow_up(&view.job.id));
             let views = views.filter(|view| tells_of(&view.job.data, subject));
             found.extend(views.map(|view| (view.job.id, view.status)));

@@ -49,8 +49,7 @@ impl Reads {
 impl AuditTrail {
     /// Records that a job's payload is shown.
     pub async fn record_payload_read(&self, job: &Job, actor: &str) -> Result<(), EngineError> {
-        self.record_read(AuditEvent::about(job, AuditKind::PayloadRead, self.clock.now()).by(Some(actor)))
-            .await
+        self.record_read(AuditEvent::about(job, AuditKind::PayloadRead, self.env.now()).by(Some(actor))).await
     }
 
     /// Records that a dead letter is shown with its payload.
@@ -61,7 +60,7 @@ impl AuditTrail {
             company_id: Some(entry.company.as_str().into()),
             user_id: entry.user_id.clone(),
             correlation_id: entry.correlation_id.clone(),
-            ..AuditEvent::claim(id, route, AuditKind::PayloadRead, self.clock.now())
+            ..AuditEvent::claim(id, route, AuditKind::PayloadRead, self.env.now())
         };
         self.record_read(audit.by(Some(actor))).await
     }
@@ -105,7 +104,7 @@ impl AuditTrail {
             company_id: company.clone(),
             user_id: user.clone(),
             correlation_id: correlation.clone(),
-            ..AuditEvent::claim(claim, "", AuditKind::PersonalDataRead, self.clock.now())
+            ..AuditEvent::claim(claim, "", AuditKind::PersonalDataRead, self.env.now())
         };
         self.record_read(audit.by(Some(actor))).await
     }
@@ -120,7 +119,7 @@ impl AuditTrail {
         let route = filter.route.as_ref().map_or("*", |route| route.as_str());
         AuditEvent {
             company_id: filter.company.as_ref().map(|company| company.as_str().into()),
-            ..AuditEvent::claim("", route, kind, self.clock.now())
+            ..AuditEvent::claim("", route, kind, self.env.now())
         }
         .reason(words)
         .by(Some(actor))

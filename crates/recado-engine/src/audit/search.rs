@@ -78,7 +78,7 @@ type Key = (Timestamp, u16, u64);
 impl AuditTrail {
     /// A page of what is on record, from the store and the files.
     pub async fn search(&self, query: Query, place: Option<TrailPlace>) -> Result<TrailPage, TrailError> {
-        let terms = self.archive.terms().ok_or(TrailError::None)?;
+        let terms = self.archive.terms.as_ref().ok_or(TrailError::None)?;
         let walk = Walk::begin(self, terms, query).await?;
         walk.page(self, place).await
     }
@@ -86,12 +86,12 @@ impl AuditTrail {
     /// Everything on record about one job: from the store, and from the files what the store may have
     /// forgotten. `None` when it is unknown.
     pub async fn job_trail(&self, id: &JobId) -> Result<Option<Vec<AuditEvent>>, TrailError> {
-        let (store, now) = (&self.store, self.clock.now());
+        let (store, now) = (&self.store, self.env.now());
         let view = store.job(id, now).await?;
         let kept = store.audit(id).await?;
         let kept_for = self.jobs_kept;
         let is_young = view.as_ref().is_some_and(|view| view.job.enqueued_at.plus(kept_for) > now);
-        let (Some(terms), false) = (self.archive.terms(), is_young) else {
+        let (Some(terms), false) = (&self.archive.terms, is_young) else {
             return Ok(view.map(|_| kept));
         };
         let mut trail = Vec::new();
@@ -139,13 +139,13 @@ struct Walk<'t> {
 impl<'t> Walk<'t> {
     async fn begin(trail: &AuditTrail, terms: &'t TrailTerms, query: Query) -> Result<Self, TrailError> {
         // Nothing is appended meanwhile, so both sides are of one moment.
-        let writer = trail.archive.writer().await;
-        if let Some(files) = &writer.files {
+        let writer = trail.archive.files.lock().await;
+        if let Some(files) = &*writer {
             let archived = (0..trail.store.audit_parts()).map(|part| (part, files.archived(part))).collect();
             let end = files.trail.checkpoint().map_or(0, |checkpoint| checkpoint.sequence);
             return Ok(Walk { terms, query, end, store: files.store.clone(), archived });
         }
-        let (store, archived) = match ArchiverState::read(&*trail.store, trail.clock.now()).await? {
+        let (store, archived) = match ArchiverState::read(&*trail.store, trail.env.now()).await? {
             Some(state) => (state.store, state.archived),
             None => Default::default(),
         };

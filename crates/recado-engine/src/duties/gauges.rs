@@ -17,8 +17,7 @@ use crate::admission::gate::Gate;
 use crate::admission::hold_reason::{HoldCause, LimitKind};
 use crate::attempt::Attempts;
 use crate::audit::AuditTrail;
-use crate::clock::Clock;
-use crate::metrics::Metrics;
+use crate::environment::Environment;
 
 /// Of the time, looking takes one part in this many.
 const REST_TIMES: u32 = 20;
@@ -29,12 +28,11 @@ const SCRAPED_MAX_AGE: Duration = Duration::from_secs(5);
 /// Reads gauges. The last reading is kept.
 #[derive(Debug)]
 pub struct GaugeReader {
+    pub(crate) env: Arc<Environment>,
     pub(crate) inspect: Arc<dyn Inspect>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) audit: Arc<AuditTrail>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) last: LastReading,
 }
 
@@ -62,7 +60,7 @@ impl GaugeReader {
     /// Returns everything in Prometheus's text format. What the store cannot tell right now is left out.
     pub async fn prometheus(&self) -> String {
         let gauges = self.read(SCRAPED_MAX_AGE).await;
-        self.metrics.prometheus(&gauges)
+        self.env.metrics.ledger.metrics(&gauges, self.env.now())
     }
 
     /// Returns gauges that are no older than this.
@@ -84,11 +82,11 @@ impl GaugeReader {
     }
 
     async fn look(&self) -> Gauges {
-        let now = self.clock.now();
+        let now = self.env.now();
         let tenants = known(self.inspect.tenants(TenantFilter::default(), now).await).unwrap_or_default();
         Gauges {
             version: env!("CARGO_PKG_VERSION"),
-            started_at: Some(self.metrics.started_at()),
+            started_at: Some(self.env.metrics.started_at()),
             resident_bytes: resident_bytes(),
             shortages: self.attempts.shortages.count(),
             queue: self.depths(&tenants),
@@ -99,13 +97,13 @@ impl GaugeReader {
                 .map(|report| StoreUse { bytes: report.used_bytes, max_bytes: report.max_bytes }),
             tenants: tenants.into_iter().map(tenant).collect(),
             trail_late: self.audit.lateness(now).await,
-            spans: self.attempts.traces.spans(),
+            spans: self.env.traces.spans(),
         }
     }
 
     fn depths(&self, tenants: &[TenantView]) -> Vec<Depth> {
         let parked = |route: &str| {
-            let hold = self.gate.routes.get(route).and_then(|route| self.gate.route_hold(route));
+            let hold = self.env.routes.get(route).and_then(|route| self.gate.route_hold(route));
             hold.is_some_and(|hold| hold.by == HoldCause::Breaker)
         };
         let mut depths = Vec::new();
@@ -128,7 +126,7 @@ impl GaugeReader {
     async fn oldest_due(&self, now: Timestamp) -> Option<Vec<(Box<str>, Duration)>> {
         let mut left_out: LeftOut =
             self.gate.tenants.paused().into_keys().map(|company| (None, company)).collect();
-        for route in self.gate.routes.iter() {
+        for route in self.env.routes.iter() {
             // Where another provider is open to it, a company is not held.
             if let [provider] = route.providers().collect::<Vec<_>>()[..]
                 && let Some(provider) = self.gate.providers.get(provider)
@@ -139,7 +137,7 @@ impl GaugeReader {
         }
         let oldest = known(self.inspect.oldest_due(&left_out, now).await)?;
         let on_purpose = |route: &RouteName| {
-            let Some(route) = self.gate.routes.get(route.as_str()) else { return false };
+            let Some(route) = self.env.routes.get(route.as_str()) else { return false };
             match self.gate.route_hold(route).map(|hold| hold.by) {
                 Some(HoldCause::Pause(..) | HoldCause::Limit(LimitKind::Quiet)) => true,
                 Some(HoldCause::Breaker) => route.providers().all(|name| self.is_opened_by_hand(name)),

@@ -13,9 +13,8 @@ use recado_store::{KeyValue, KvWrite, Namespace};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::leases::HeldLeases;
-use crate::clock::Clock;
+use crate::environment::Environment;
 use crate::error::EngineError;
-use crate::lifecycle::Lifecycle;
 use crate::shared::entry::{EntryKey, read_entry, write_of};
 
 pub const NAMESPACE: Namespace = Namespace::new("nodes");
@@ -82,13 +81,10 @@ pub struct Node {
 /// This process among the nodes that share the store.
 #[derive(Debug)]
 pub struct Nodes {
-    pub(crate) node: Box<str>,
+    pub(crate) env: Arc<Environment>,
     pub(crate) info: NodeInfo,
-    pub(crate) started_at: Timestamp,
     pub(crate) kv: Arc<dyn KeyValue>,
     pub(crate) leases: Arc<HeldLeases>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) lifecycle: Arc<Lifecycle>,
     /// Deliveries ended, at each of the last beats.
     pub(crate) ended_at_beats: Mutex<VecDeque<u64>>,
 }
@@ -97,10 +93,10 @@ impl Nodes {
     fn beat(&self, now: Timestamp) -> Beat {
         let ended_a_minute_ago = self.ended_at_beats.lock().front().copied().unwrap_or_default();
         Beat {
-            stopping: self.lifecycle.is_stopping(),
+            stopping: self.env.lifecycle.is_stopping(),
             running: self.leases.running_count(),
             ended_last_minute: self.leases.ended_count() - ended_a_minute_ago,
-            ..Beat::first(&self.info, self.started_at, now)
+            ..Beat::first(&self.info, self.env.metrics.started_at(), now)
         }
     }
 
@@ -116,31 +112,31 @@ impl Nodes {
     pub(crate) async fn run(self: Arc<Self>) {
         let shared = self.kv.is_shared();
         loop {
-            let stopping = self.lifecycle.is_stopping();
-            let now = self.clock.now();
+            let stopping = self.env.lifecycle.is_stopping();
+            let now = self.env.now();
             if shared {
-                write(&*self.kv, &self.node, Some(&self.beat(now)), now).await;
+                write(&*self.kv, &self.env.node, Some(&self.beat(now)), now).await;
             }
             tokio::select! {
-                () = self.lifecycle.stopped.cancelled() => break,
+                () = self.env.lifecycle.stopped.cancelled() => break,
                 // At once, so that it gets no work any more.
-                () = self.lifecycle.stopping.cancelled(), if !stopping => continue,
+                () = self.env.lifecycle.stopping.cancelled(), if !stopping => continue,
                 () = tokio::time::sleep(BEAT_EVERY) => {}
             }
             self.count_ended();
         }
         if shared {
-            write(&*self.kv, &self.node, None, self.clock.now()).await;
+            write(&*self.kv, &self.env.node, None, self.env.now()).await;
         }
     }
 
     /// Returns every node that has been heard of lately, by id; this one as it is right now.
     pub async fn list(&self) -> Result<Vec<Node>, EngineError> {
-        let now = self.clock.now();
-        let mut beats = vec![(self.node.clone(), self.beat(now))];
+        let now = self.env.now();
+        let mut beats = vec![(self.env.node.clone(), self.beat(now))];
         for entry in self.kv.kv_list(NAMESPACE, now).await? {
             // One that a newer version wrote in a way that this one cannot read is left out.
-            if let (true, Some(beat)) = (entry.key != self.node, read_entry(&entry)) {
+            if let (true, Some(beat)) = (entry.key != self.env.node, read_entry(&entry)) {
                 beats.push((entry.key, beat));
             }
         }
@@ -181,9 +177,9 @@ pub async fn deregister(kv: &dyn KeyValue, node: &str, now: Timestamp) {
 }
 
 async fn write(kv: &dyn KeyValue, node: &str, beat: Option<&Beat>, now: Timestamp) {
-    let place = EntryKey { namespace: NAMESPACE, key: node };
+    let key = EntryKey { namespace: NAMESPACE, key: node };
     let expires_at = beat.is_some().then(|| now.plus(FORGOTTEN_AFTER));
-    let written = match write_of(place, beat, None) {
+    let written = match write_of(key, beat, None) {
         Ok(write) => kv.kv_write(vec![KvWrite { expires_at, ..write }], now).await.map(drop),
         Err(error) => Err(error),
     };

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::lifecycle::Lifecycle;
-use crate::shared::entry::{EntryKey, WRITE_TRIES_MAX, read_entry, write_of};
+use crate::shared::entry::{EntryKey, WRITE_TRIES_MAX, read_entry, version_of, write_of};
 
 /// Pending steps of one value at most. Steps on top of them, while nothing can be written, are dropped.
 const PENDING_MAX: usize = 1_000;
@@ -207,7 +207,7 @@ impl<T: Replayable> SharedValue<T> {
         &self.key
     }
 
-    fn place(&self) -> EntryKey<'_> {
+    fn entry_key(&self) -> EntryKey<'_> {
         EntryKey { namespace: self.namespace, key: &self.key }
     }
 
@@ -249,7 +249,7 @@ impl<T: Replayable> SharedValue<T> {
 
 impl<T: Replayable> LocalCopy<T> {
     fn replace(&mut self, entry: Option<&KvEntry>) {
-        let version = entry.map_or(0, |entry| entry.version);
+        let version = version_of(entry);
         if version == self.version {
             // A write without an answer may still be on its way.
             return;
@@ -377,7 +377,7 @@ impl SharedStore {
                         *done = Some(value.accept(draft, None));
                     }
                     (draft, Some((version, expires_at))) => {
-                        let write = write_of(value.place(), Some(&draft.after), Some(version))?;
+                        let write = write_of(value.entry_key(), Some(&draft.after), Some(version))?;
                         writes.push(KvWrite { expires_at, audit: record(&draft.after), ..write });
                         drafts.push((at, draft));
                     }

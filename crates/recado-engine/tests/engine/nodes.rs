@@ -7,7 +7,7 @@ use std::time::Duration;
 use recado_core::{CompanyId, RouteName, Status};
 use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::duties::nodes::{Health, Node, NodeInfo};
-use recado_engine::{Carrier, Clock, Engine, Parts, Random, Routes, Settings};
+use recado_engine::{Carrier, Clock, Engine, Parts, ProviderAct, Random, RouteAct, Routes, Settings};
 use recado_store::{KvWrite, Namespace, StoreError, Wakes};
 use recado_store_conformance::faulty::{FaultyStore, Verb};
 
@@ -125,7 +125,7 @@ async fn a_node_reads_what_others_wrote_and_nothing_when_they_wrote_nothing() {
     assert!(before > 0, "it never read");
     pass(20).await;
     assert_eq!(store.reads_of("routes"), before, "nothing has changed but the signs of life");
-    says.gate.pause_route("mail", None, None).await.unwrap();
+    says.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
     pass(2).await;
     assert_eq!(store.reads_of("routes"), before + 1, "something has");
     assert!(hears.gate.pause_of(&RouteName::new("mail").unwrap()).is_some());
@@ -147,8 +147,8 @@ async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_he
         [provider, engine.gate.pause_of(&mail).is_some(), engine.gate.tenant_terms("acme").paused]
     };
     let provider = first.gate.provider_views().remove(0).name;
-    first.gate.pause_provider(&provider, None, None).await.unwrap();
-    first.gate.pause_route("mail", None, None).await.unwrap();
+    first.gate.act_on_provider(&provider, ProviderAct::Pause, None, None).await.unwrap();
+    first.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
     first.gate.set_tenant(&acme, pause(true), None).await.unwrap();
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[true; 3]; 2]);
@@ -170,7 +170,7 @@ async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_he
     assert_eq!([&first, &second].map(paused), [[false; 3]; 2]);
 
     second.gate.set_tenant(&acme, pause(true), None).await.unwrap();
-    second.gate.pause_route("mail", None, None).await.unwrap();
+    second.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[false, true, true]; 2]);
 }
