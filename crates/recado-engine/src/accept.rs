@@ -9,7 +9,7 @@ use recado_observe::Fact;
 use recado_store::{Enqueued, StoreError};
 
 use crate::environment::Environment;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::notify::notices::caller_company;
 use crate::traces::{Attribute, OpenSpan};
 
@@ -91,10 +91,7 @@ pub struct Intake {
 
 impl Intake {
     /// Takes in submissions, each on its own merits. Answers in order, once all that is taken is durable.
-    pub async fn submit(
-        &self,
-        submissions: Vec<Submission>,
-    ) -> Result<Vec<Result<Accepted, SubmitRefusal>>, EngineError> {
+    pub async fn submit(&self, submissions: Vec<Submission>) -> Result<Vec<Result<Accepted, SubmitRefusal>>> {
         if self.env.lifecycle.is_stopping() {
             return Err(EngineError::Stopping);
         }
@@ -133,7 +130,7 @@ impl Intake {
 
     /// Hands a large batch over in pieces, so that claims and settles get their turn in between. When the
     /// store stops half-way, what it took is answered as taken and the rest as not.
-    async fn enqueue(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued, StoreError>>, EngineError> {
+    async fn enqueue(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued, StoreError>>> {
         let asked = jobs.len();
         let mut answers = Vec::with_capacity(asked);
         while !jobs.is_empty() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -272,7 +273,8 @@ impl Engine {
             Ok(closed) => closed?,
             Err(_) => return Err(StoreError::Unavailable("it was not closed in time".to_owned()).into()),
         }
-        match (lifecycle.unwritten_outcomes(), lifecycle.abandoned_deliveries()) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        match (count(&lifecycle.unwritten_outcomes), count(&lifecycle.abandoned_deliveries)) {
             (0, 0) => Ok(()),
             (outcomes, deliveries) => Err(StopError::Unfinished { outcomes, deliveries }),
         }
@@ -354,7 +356,6 @@ fn wire(parts: Parts) -> Rooms {
         job_ttl: settings.job_ttl,
     });
 
-    let (clock, lifecycle) = (env.clock.clone(), env.lifecycle.clone());
     let route_control =
         |route: &Arc<Route>| (route.name.clone(), Arc::new(SharedValue::new(ROUTES, route.name.as_str())));
     let gate = Arc::new(Gate {
@@ -364,7 +365,12 @@ fn wire(parts: Parts) -> Rooms {
         route_controls: env.routes.iter().map(route_control).collect(),
         deferrals: Deferrals::default(),
         changed: Notify::new(),
-        shared: Arc::new(SharedStore::new(kv.clone(), audit_log.clone(), clock, lifecycle)),
+        shared: Arc::new(SharedStore {
+            kv: kv.clone(),
+            audit: audit_log.clone(),
+            clock: env.clock.clone(),
+            lifecycle: env.lifecycle.clone(),
+        }),
         kv: kv.clone(),
         notifier: notifier.clone(),
     });

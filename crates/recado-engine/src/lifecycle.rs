@@ -23,8 +23,9 @@ pub(crate) struct Lifecycle {
     pub heartbeat: TaskTracker,
     store_failed: CancellationToken,
     store_failure: Mutex<Option<String>>,
-    unwritten_outcomes: AtomicU64,
-    abandoned_deliveries: AtomicU64,
+    /// Outcomes that the store has not taken yet.
+    pub unwritten_outcomes: AtomicU64,
+    pub abandoned_deliveries: AtomicU64,
 }
 
 impl Lifecycle {
@@ -84,23 +85,5 @@ impl Lifecycle {
     pub async fn store_failure(&self) -> String {
         self.store_failed.cancelled().await;
         self.store_failure.lock().clone().unwrap_or_default()
-    }
-
-    /// Counts an outcome that the store does not take yet.
-    pub fn outcome_waits(&self) {
-        self.unwritten_outcomes.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Takes back the count of an outcome that the store has taken at last.
-    pub fn outcome_written(&self) {
-        self.unwritten_outcomes.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub fn unwritten_outcomes(&self) -> u64 {
-        self.unwritten_outcomes.load(Ordering::Relaxed)
-    }
-
-    pub fn abandoned_deliveries(&self) -> u64 {
-        self.abandoned_deliveries.load(Ordering::Relaxed)
     }
 }

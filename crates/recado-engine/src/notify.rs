@@ -27,7 +27,7 @@ use serde_json::json;
 
 use crate::environment::Environment;
 use crate::notify::accounts::Accounts;
-use crate::notify::endpoints::EndpointRegistry;
+use crate::notify::endpoints::{Endpoint, EndpointRegistry};
 use crate::notify::events::Events;
 use crate::notify::notices::{Notices, follow_up, telling_of};
 use crate::shared::sync::Synced;
@@ -65,9 +65,13 @@ impl Notifier {
         let mut subscribers = self.endpoints.subscribers(company, event.kind);
         // It is being switched off: no use telling it so.
         subscribers.retain(|endpoint| event.data.endpoint_id.as_ref() != Some(&endpoint.id));
-        let expires_at = now.plus(self.job_ttl);
-        let job = |endpoint: &str| callback(route, event, endpoint, now, expires_at);
-        subscribers.iter().filter_map(|endpoint| job(&endpoint.id)).collect()
+        let callback = |endpoint: &Arc<Endpoint>| {
+            let data = json!({ "endpointId": endpoint.id, "event": event.kind.as_str(), "payload": event });
+            let id = format!("{}-{}", event.id, endpoint.id);
+            let job = follow_up(&id, route, company, &data.to_string(), now, now.plus(self.job_ttl))?;
+            Some(telling_of(event, job))
+        };
+        subscribers.iter().filter_map(callback).collect()
     }
 
     /// Tells the stream, endpoints and the default channel of an event that belongs to no settlement.
@@ -139,19 +143,6 @@ impl Synced for Notifier {
         }
         Ok(SyncResult::default())
     }
-}
-
-fn callback(
-    route: &RouteName,
-    event: &Event,
-    endpoint: &str,
-    now: Timestamp,
-    expires_at: Timestamp,
-) -> Option<NewJob> {
-    let data = json!({ "endpointId": endpoint, "event": event.kind.as_str(), "payload": event }).to_string();
-    let id = format!("{}-{endpoint}", event.id);
-    let job = follow_up(&id, route, event.company_id.as_ref()?, &data, now, expires_at)?;
-    Some(telling_of(event, job))
 }
 
 /// Writes an event that needs a person to the log.

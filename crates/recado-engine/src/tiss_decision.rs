@@ -9,7 +9,7 @@ use recado_observe::{Backoff, Decided, Fact};
 use recado_store::AuditLog;
 
 use crate::environment::Environment;
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::notify::Notifier;
 use crate::route::Route;
 
@@ -26,10 +26,7 @@ pub struct TissDecisions {
 
 impl TissDecisions {
     /// Decides and records. `None` when there is no such route.
-    pub async fn decide_claim(
-        &self,
-        failure: &SubmissionFailure<'_>,
-    ) -> Result<Option<TissDecision>, EngineError> {
+    pub async fn decide_claim(&self, failure: &SubmissionFailure<'_>) -> Result<Option<TissDecision>> {
         let Some(route) = self.env.routes.get(failure.route) else { return Ok(None) };
         let now = self.env.now();
         let draw = self.env.random.next_draw();
@@ -41,7 +38,7 @@ impl TissDecisions {
             class: decision.classification,
             decided: decided(failure, &decision, &route.terms.policy, now),
         });
-        self.tell_of_claim(failure, &decision, route, now).await;
+        self.tell_of_claim(failure, &decision, route).await;
         let error = redact(failure.submission_error, &Payload::trusted("null"), Speaker::Provider);
         if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
             tracing::info!(
@@ -69,13 +66,8 @@ impl TissDecisions {
     }
 
     /// Emits the two events of a claim; one that needs a person is told to the route's channel too.
-    async fn tell_of_claim(
-        &self,
-        failure: &SubmissionFailure<'_>,
-        decision: &TissDecision,
-        route: &Route,
-        now: Timestamp,
-    ) {
+    async fn tell_of_claim(&self, failure: &SubmissionFailure<'_>, decision: &TissDecision, route: &Route) {
+        let now = self.env.now();
         let kind = match (decision.should_retry, decision.error_code) {
             (true, _) => EventKind::JobRetryScheduled,
             (false, Some(TissErrorCode::MaxRetriesExceeded)) => EventKind::JobRetryExhausted,

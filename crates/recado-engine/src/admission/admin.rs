@@ -15,7 +15,7 @@ use crate::admission::gate::Gate;
 use crate::admission::hold_reason::words;
 use crate::admission::provider::{Provider, ProviderView, Refusal, RefusalReason, SlotOwner};
 use crate::admission::tenant_limits::{TenantTerms, TermsChange, TermsStep};
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// Answer to code of the user's own that wants to ask a provider.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl Gate {
         act: ProviderAct,
         reason: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Option<ProviderView>, EngineError> {
+    ) -> Result<Option<ProviderView>> {
         let Some(provider) = self.providers.get(name) else { return Ok(None) };
         let (now, by) = (self.env.now(), By { actor, reason });
         let (kind, change) = match act {
@@ -101,7 +101,7 @@ impl Gate {
             ProviderAct::Resume => (AuditKind::ProviderResumed, ControlChange::Pause(None)),
         };
         let audit = [by.record(AuditEvent::about_provider(name, kind, now))];
-        self.save_control_change(provider, change, &audit, now).await?;
+        self.save_control_change(provider, change, &audit).await?;
         match act {
             ProviderAct::OpenBreaker | ProviderAct::CloseBreaker => {
                 let open = act == ProviderAct::OpenBreaker;
@@ -123,7 +123,7 @@ impl Gate {
         act: RouteAct,
         reason: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<bool> {
         let Some(control) = self.route_controls.get(name) else { return Ok(false) };
         let (now, by, paused) = (self.env.now(), By { actor, reason }, act == RouteAct::Pause);
         let kind = if paused { AuditKind::RoutePaused } else { AuditKind::RouteResumed };
@@ -151,7 +151,7 @@ impl Gate {
         company: &CompanyId,
         change: TermsChange,
         actor: Option<&str>,
-    ) -> Result<TenantTerms, EngineError> {
+    ) -> Result<TenantTerms> {
         let (now, reason) = (self.env.now(), change.reason.as_deref());
         let by = By { actor, reason };
         let shared = self.tenants.shared_terms(company);
@@ -210,7 +210,7 @@ impl Gate {
     fn record_call(self: &Arc<Self>, name: &str, feedback: BreakerFeedback) -> Option<ProviderView> {
         let provider = self.providers.get(name)?;
         let now = self.env.now();
-        self.record_breaker_feedback(provider, feedback, now, now);
+        self.record_breaker_feedback(provider, feedback, now);
         Some(provider.view(now))
     }
 }

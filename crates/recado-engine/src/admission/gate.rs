@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::admission::breaker::{BreakerFeedback, DeliveryFeedback, PROVIDERS, Source};
 use crate::admission::control::{
-    LIMITS, LimitChange, LimitStep, RECEIVER_HOLDS, ROUTES, RouteControl, TENANT_LIMITS,
+    LIMITS, LimitChange, LimitStep, RECEIVER_HOLDS, ROUTES, RouteControl, SharedLimit, TENANT_LIMITS,
 };
 use crate::admission::deferrals::Deferrals;
 use crate::admission::provider::{Admittance, Provider, Quotas, Refusal, SlotOwner};
@@ -102,7 +102,7 @@ impl Reservation {
         }
         let company = &job.company;
         if let Some(id) = &receiver {
-            let bound = |hold: &Arc<SharedValue<Limit>>| {
+            let bound = |hold: &SharedLimit| {
                 self.gate.bound_quiet(hold, self.provider.longest_wait, sent_at);
             };
             let hold_max = self.gate.env.routes.hold_max(&job.route);
@@ -136,7 +136,7 @@ impl Drop for Reservation {
         }
         if self.probe && self.started == 0 {
             let now = self.gate.env.now();
-            self.gate.record_breaker_feedback(&self.provider, BreakerFeedback::Inconclusive, now, now);
+            self.gate.record_breaker_feedback(&self.provider, BreakerFeedback::Inconclusive, now);
         }
     }
 }
@@ -211,7 +211,7 @@ impl Drop for Permit {
 /// The hold on a receiver, and the end that the latest answer asked for.
 #[derive(Debug)]
 pub(crate) struct ReceiverHold {
-    pub hold: Arc<SharedValue<Limit>>,
+    pub hold: SharedLimit,
     pub until: Timestamp,
 }
 
@@ -255,7 +255,7 @@ impl Gate {
         let (granted, probe) = match provider.ask(wanted, slots, hold_max, now)? {
             Admittance::Granted(count) => (count, false),
             Admittance::ProbeDue => {
-                self.take_probe(provider, hold_max, now).await?;
+                self.take_probe(provider, hold_max).await?;
                 provider.reserve_probe(slots);
                 (1, true)
             }
@@ -280,7 +280,7 @@ impl Gate {
         self.tenants.bound(&mut quotas, now);
         let Quotas { mut of, free_at, corrections } = quotas;
         for (limit, change) in corrections {
-            self.change_limit(&limit, change, now);
+            self.change_limit(&limit, change);
         }
         let unbounded = u32::try_from(granted).unwrap_or(u32::MAX);
         of.retain(|_, quota| *quota < unbounded);
@@ -317,10 +317,10 @@ impl Gate {
         let then = self.env.now();
         for RateDraw { limit, rate, got, used, .. } in draws {
             if got > used {
-                self.change_limit(&limit, LimitChange::GiveBack(rate, got - used, now), then);
+                self.change_limit(&limit, LimitChange::GiveBack(rate, got - used, now));
             }
             if used > 0 && Limit::needs_postdating(rate, now, then) {
-                self.change_limit(&limit, LimitChange::Postdate(rate, used, now), then);
+                self.change_limit(&limit, LimitChange::Postdate(rate, used, now));
             }
         }
         Ok(goes)
@@ -369,12 +369,12 @@ impl Gate {
             DeliveryFeedback::Delivered => BreakerFeedback::Succeeded(Duration::ZERO),
             DeliveryFeedback::Failed(..) | DeliveryFeedback::NotAsked => BreakerFeedback::Inconclusive,
         };
-        self.record_breaker_feedback(provider, for_breaker, sent_at, now);
+        self.record_breaker_feedback(provider, for_breaker, sent_at);
         let DeliveryFeedback::Failed(job, failure) = feedback else { return None };
         let asked = failure.retry_after.filter(|asked| !asked.is_zero() && failure.class.is_retryable())?;
         let hold = provider.receivers.hold_of(id, now)?;
         let until = now.plus(asked);
-        self.change_limit(&hold, self.quiet(job, failure, until), now);
+        self.change_limit(&hold, self.quiet(job, failure, until));
         Some(ReceiverHold { hold, until })
     }
 
@@ -395,14 +395,9 @@ impl Gate {
     }
 
     /// Shortens a quiet that ends later than any answer can ask for.
-    pub(crate) fn bound_quiet(
-        self: &Arc<Self>,
-        limit: &Arc<SharedValue<Limit>>,
-        max: Duration,
-        now: Timestamp,
-    ) {
+    pub(crate) fn bound_quiet(self: &Arc<Self>, limit: &SharedLimit, max: Duration, now: Timestamp) {
         if limit.read(|limit| limit.quiet_exceeds(max, now)) {
-            self.change_limit(limit, LimitChange::BoundQuiet(max), now);
+            self.change_limit(limit, LimitChange::BoundQuiet(max));
         }
     }
 
@@ -427,19 +422,15 @@ impl Gate {
         if let Some(rate) = provider.terms.rate
             && provider.limit.read(|limit| limit.has_future_times(rate, now))
         {
-            self.change_limit(&provider.limit, LimitChange::SetBack(rate), now);
+            self.change_limit(&provider.limit, LimitChange::SetBack(rate));
         }
         self.bound_quiet(&provider.limit, provider.longest_wait, now);
     }
 
     /// Changes a limit here at once, and saves the change in the background.
-    pub(crate) fn change_limit(
-        self: &Arc<Self>,
-        limit: &Arc<SharedValue<Limit>>,
-        change: LimitChange,
-        now: Timestamp,
-    ) {
-        self.shared.enqueue_write(limit, LimitStep { at: now, change }, |_| {});
+    pub(crate) fn change_limit(self: &Arc<Self>, limit: &SharedLimit, change: LimitChange) {
+        let at = self.env.now();
+        self.shared.enqueue_write(limit, LimitStep { at, change }, |_| {});
     }
 
     /// Takes in what a read that began at `read_at` found in a namespace, and wakes the tasks that wait for changes.
@@ -501,7 +492,7 @@ impl Gate {
     fn sync_limit(
         self: &Arc<Self>,
         found: &NamespaceSnapshot<'_>,
-        limit: &Arc<SharedValue<Limit>>,
+        limit: &SharedLimit,
         provider: &Provider,
         now: Timestamp,
     ) -> SyncResult {
@@ -544,7 +535,7 @@ impl Synced for Arc<Gate> {
 
 /// One rate, and what a batch of deliveries wants of it.
 struct RateDraw {
-    limit: Arc<SharedValue<Limit>>,
+    limit: SharedLimit,
     rate: Rate,
     wanted: u32,
     got: u32,
@@ -552,7 +543,7 @@ struct RateDraw {
 }
 
 impl RateDraw {
-    fn new(limit: Arc<SharedValue<Limit>>, rate: Rate, wanted: u32) -> Self {
+    fn new(limit: SharedLimit, rate: Rate, wanted: u32) -> Self {
         RateDraw { limit, rate, wanted, got: 0, used: 0 }
     }
 }

@@ -3,17 +3,16 @@
 
 use std::sync::Arc;
 
-use recado_core::limit::{Limit, Quiet};
+use recado_core::limit::Quiet;
 use recado_core::{AuditEvent, AuditKind, CompanyId, Job, Timestamp};
 use recado_transport::Receiver;
 
-use crate::admission::control::{LimitChange, LimitStep};
+use crate::admission::control::{LimitChange, LimitStep, SharedLimit};
 use crate::admission::gate::{Gate, ProviderTarget};
 use crate::admission::hold_reason::HoldReason;
 use crate::admission::provider::Provider;
 use crate::admission::receivers::ReceiverId;
-use crate::error::EngineError;
-use crate::shared::value::SharedValue;
+use crate::error::Result;
 
 /// The part of a provider's jobs that a hold keeps back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +66,7 @@ impl OutsideHold {
     }
 }
 
-type Found = (OutsideHold, Arc<Provider>, Arc<SharedValue<Limit>>);
+type Found = (OutsideHold, Arc<Provider>, SharedLimit);
 
 impl Gate {
     fn found_holds(&self, now: Timestamp) -> Vec<Found> {
@@ -91,11 +90,10 @@ impl Gate {
 
     /// Drops the holds on an endpoint that is gone or has another address now: they came from another receiver.
     pub(crate) fn drop_endpoint_holds(self: &Arc<Self>, company: &CompanyId, endpoint: &str) {
-        let now = self.env.now();
         let id = ReceiverId { company: company.clone(), receiver: Receiver::Endpoint(endpoint.into()) };
         for provider in self.providers.values() {
             if let Some(hold) = provider.receivers.known_hold(&id) {
-                self.change_limit(&hold, LimitChange::Lift, now);
+                self.change_limit(&hold, LimitChange::Lift);
             }
         }
         self.changed.notify_waiters();
@@ -145,7 +143,7 @@ impl Gate {
         id: &str,
         reason: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Option<OutsideHold>, EngineError> {
+    ) -> Result<Option<OutsideHold>> {
         let now = self.env.now();
         let found = self.found_holds(now).into_iter().find(|(hold, ..)| &*hold.id == id);
         let Some((hold, provider, limit)) = found else { return Ok(None) };

@@ -18,7 +18,7 @@ use recado_core::{Class, CompanyId, Job, Timestamp};
 use tokio::sync::Notify;
 
 use crate::admission::breaker::{DeliveryFeedback, PROVIDERS, ProviderControl};
-use crate::admission::control::{LIMITS, LimitChange};
+use crate::admission::control::{LIMITS, LimitChange, SharedLimit};
 use crate::admission::receivers::Receivers;
 use crate::admission::retry_budget::RetryBudget;
 use crate::shared::value::SharedValue;
@@ -136,7 +136,7 @@ pub struct Provider {
     pub name: Box<str>,
     pub terms: ProviderTerms,
     pub(crate) control: Arc<SharedValue<ProviderControl>>,
-    pub(crate) limit: Arc<SharedValue<Limit>>,
+    pub(crate) limit: SharedLimit,
     pub(crate) receivers: Receivers,
     /// The longest wait that an answer or a rule of its routes can impose.
     pub(crate) longest_wait: Duration,
@@ -164,7 +164,7 @@ struct LocalState {
 
 #[derive(Debug)]
 struct CompanyState {
-    limit: Arc<SharedValue<Limit>>,
+    limit: SharedLimit,
     running: usize,
 }
 
@@ -320,13 +320,13 @@ impl Provider {
     }
 
     /// Returns the limit of a company at this provider, shared with all nodes.
-    pub(crate) fn company_limit(&self, company: &CompanyId, now: Timestamp) -> Arc<SharedValue<Limit>> {
+    pub(crate) fn company_limit(&self, company: &CompanyId, now: Timestamp) -> SharedLimit {
         let mut here = self.here.lock();
         self.company(&mut here, company, now).limit.clone()
     }
 
     /// Its own limit, and those of the companies in memory.
-    pub(crate) fn limits(&self) -> Vec<Arc<SharedValue<Limit>>> {
+    pub(crate) fn limits(&self) -> Vec<SharedLimit> {
         let here = self.here.lock();
         let companies = here.companies.values().map(|company| company.limit.clone());
         [self.limit.clone()].into_iter().chain(companies).collect()
@@ -413,7 +413,7 @@ pub(crate) struct Quotas {
     /// Time at which the first that is bounded may have more, as far as time alone decides.
     pub free_at: Option<Timestamp>,
     /// Changes that correct limits: times in the future, quiets that are too long.
-    pub corrections: Vec<(Arc<SharedValue<Limit>>, LimitChange)>,
+    pub corrections: Vec<(SharedLimit, LimitChange)>,
 }
 
 impl Quotas {
@@ -428,7 +428,7 @@ impl Quotas {
     pub fn limit(
         &mut self,
         company: &CompanyId,
-        shared: &Arc<SharedValue<Limit>>,
+        shared: &SharedLimit,
         rate: Option<Rate>,
         hold_max: Duration,
         now: Timestamp,
@@ -479,7 +479,9 @@ impl Provider {
 
     /// Returns the provider as a route sees it that waits `hold_max` at most for a quiet.
     pub(crate) fn view_of(&self, hold_max: Duration, now: Timestamp) -> ProviderView {
-        let ProviderControl { breaker, paused } = self.control.read(ProviderControl::clone);
+        let control = self.control.read(ProviderControl::clone);
+        let held = self.held(&control, hold_max, now);
+        let ProviderControl { breaker, paused } = control;
         let terms = self.terms.breaker.as_ref();
         let strength = terms.map_or(1.0, |terms| breaker.ramp_share(terms, now));
         let here = self.here.lock();
@@ -487,7 +489,7 @@ impl Provider {
             name: self.name.clone(),
             terms: self.terms,
             failures_in_window: terms.map_or(0, |terms| breaker.failures_in_window(terms, now)),
-            held: self.held(&breaker, paused.as_ref(), hold_max, now),
+            held,
             breaker,
             paused,
             quiet_until: self.limit.read(|limit| limit.quiet_at(now).map(|(until, _)| until)),
@@ -497,13 +499,8 @@ impl Provider {
     }
 
     /// The same question as [`Provider::ask`], for a lane as a whole.
-    fn held(
-        &self,
-        breaker: &Breaker,
-        paused: Option<&Pause>,
-        hold_max: Duration,
-        now: Timestamp,
-    ) -> Option<Refusal> {
+    fn held(&self, control: &ProviderControl, hold_max: Duration, now: Timestamp) -> Option<Refusal> {
+        let ProviderControl { breaker, paused } = control;
         if let Some(pause) = paused {
             return Some(Refusal::without_end(RefusalReason::Paused(pause.clone())));
         }
@@ -525,7 +522,7 @@ impl Provider {
     }
 
     /// Returns every company that is held here at `now`, with what holds it.
-    pub(crate) fn held_companies(&self, now: Timestamp) -> Vec<(CompanyId, Quiet, Arc<SharedValue<Limit>>)> {
+    pub(crate) fn held_companies(&self, now: Timestamp) -> Vec<(CompanyId, Quiet, SharedLimit)> {
         let here = self.here.lock();
         let held = here.companies.iter().filter_map(|(name, company)| {
             Some((name.clone(), company.limit.read(|limit| limit.quiet(now))?, company.limit.clone()))

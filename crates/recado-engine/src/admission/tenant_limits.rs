@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::limit::{Limit, Rate};
+use recado_core::limit::Rate;
 use recado_core::{CompanyId, Timestamp};
 use recado_store::Namespace;
 use serde::{Deserialize, Serialize};
 
-use crate::admission::control::{Pause, TENANT_LIMITS};
+use crate::admission::control::{Pause, SharedLimit, TENANT_LIMITS};
 use crate::admission::provider::{Quotas, Refusal, RefusalReason, limited};
 use crate::shared::sync::NamespaceSnapshot;
 use crate::shared::value::{Replayable, SharedValue, SyncResult};
@@ -120,7 +120,7 @@ struct TenantsState {
 #[derive(Debug)]
 struct Tenant {
     terms: Arc<SharedValue<TenantTerms>>,
-    limit: Arc<SharedValue<Limit>>,
+    limit: SharedLimit,
 }
 
 impl TenantsState {
@@ -194,7 +194,7 @@ impl Tenants {
     }
 
     /// The limit of a company over all routes, if it has one.
-    pub(crate) fn limit(&self, company: &CompanyId) -> Option<(Arc<SharedValue<Limit>>, Rate)> {
+    pub(crate) fn limit(&self, company: &CompanyId) -> Option<(SharedLimit, Rate)> {
         let state = self.state.lock();
         let tenant = state.known.get(company)?;
         Some((tenant.limit.clone(), tenant.terms.read(TenantTerms::rate)?))

@@ -21,7 +21,7 @@ use crate::admission::gate::{NotStarted, Permit, ProviderTarget};
 use crate::admission::provider::{Refusal, RefusalReason, SlotOwner};
 use crate::admission::receivers::ReceiverWait;
 use crate::attempt::Attempts;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::fallback::Act;
 use crate::notify::notices::follow_up;
 use crate::route::{Carrier, Route};
@@ -105,7 +105,7 @@ struct Remembered {
 }
 
 impl Attempts {
-    pub async fn call(self: &Arc<Self>, mut call: Call) -> Result<Result<Called, CallRefused>, EngineError> {
+    pub async fn call(&self, mut call: Call) -> Result<Result<Called, CallRefused>> {
         if self.env.lifecycle.is_stopping() {
             return Err(EngineError::Stopping);
         }
@@ -135,17 +135,11 @@ impl Attempts {
         Ok(Ok(called))
     }
 
-    async fn ask(
-        self: &Arc<Self>,
-        route: &Route,
-        job: &Job,
-        call: Call,
-        timeout: Duration,
-    ) -> Result<Called, EngineError> {
+    async fn ask(&self, route: &Route, job: &Job, call: Call, timeout: Duration) -> Result<Called> {
         let started_at = job.enqueued_at;
         let (target, permit) = match self.permit_call(route, job, timeout).await {
             Ok(permitted) => permitted,
-            Err(failure) => return self.fall_back_call(route, call, failure, self.env.now()).await,
+            Err(failure) => return self.fall_back_call(route, call, failure).await,
         };
         let (sent_at, began) = (self.env.now(), Instant::now());
         let left = timeout.saturating_sub(sent_at.since(started_at));
@@ -184,7 +178,7 @@ impl Attempts {
             "Call failed"
         );
         self.mark_account(route, job, &failure, now).await;
-        self.fall_back_call(route, call, failure, now).await
+        self.fall_back_call(route, call, failure).await
     }
 
     fn callable(&self, name: &str) -> Result<(Arc<Route>, Arc<dyn Transport>), String> {
@@ -203,7 +197,7 @@ impl Attempts {
     /// Gets a permit of the first provider that admits the call. A busy one is waited for as long as the caller waits; one that
     /// is closed off is not.
     async fn permit_call(
-        self: &Arc<Self>,
+        &self,
         route: &Route,
         job: &Job,
         timeout: Duration,
@@ -232,12 +226,7 @@ impl Attempts {
     }
 
     /// Everything that holds a job back holds a call back.
-    async fn admit_call(
-        self: &Arc<Self>,
-        route: &Route,
-        target: &ProviderTarget,
-        job: &Job,
-    ) -> Result<Permit, Refusal> {
+    async fn admit_call(&self, route: &Route, target: &ProviderTarget, job: &Job) -> Result<Permit, Refusal> {
         let (now, company) = (self.env.now(), &job.company);
         if let Some(pause) = self.gate.pause_of(&route.name) {
             return Err(Refusal::without_end(RefusalReason::Paused(pause)));
@@ -269,13 +258,8 @@ impl Attempts {
         }
     }
 
-    async fn fall_back_call(
-        &self,
-        route: &Route,
-        call: Call,
-        failure: Failure,
-        now: Timestamp,
-    ) -> Result<Called, EngineError> {
+    async fn fall_back_call(&self, route: &Route, call: Call, failure: Failure) -> Result<Called> {
+        let now = self.env.now();
         let wanted = call.cache_key.as_deref().filter(|_| route.fallback.act != Act::Unavailable);
         let key = wanted.map(|key| key_of(&call.route, &call.company_id, key));
         if let Some(key) = &key

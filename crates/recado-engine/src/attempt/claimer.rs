@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use recado_core::{CompanyId, Timestamp, Transition};
 use recado_observe::{DelaySource, HoldKind};
-use recado_store::{Pick, StoreError, Turns};
+use recado_store::{Pick, StoreError};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -20,7 +20,7 @@ use crate::admission::gate::{NotStarted, Permit, ProviderTarget, Reservation};
 use crate::admission::provider::SlotOwner;
 use crate::admission::receivers::ReceiverWait;
 use crate::attempt::Attempts;
-use crate::attempt::leases::{ClaimHere, HeldClaim, HeldLease};
+use crate::attempt::leases::{ClaimHere, HeldLease};
 use crate::clock::sleep_until;
 use crate::metrics::HoldTimer;
 use crate::route::Route;
@@ -71,7 +71,14 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         let quota = shares.quota.clone();
         gate.deferrals.record_companies(&route.name, &quota, attempts.env.now());
         // A stop must not tear a claim apart: its answer carries leases.
-        let claimed = match attempts.claim_lane(&route, target, granted, shares).await {
+        let claim = ClaimHere {
+            pick: Pick::Ready(route.name.clone()),
+            max: granted,
+            now: attempts.env.now(),
+            provider: Some(target.provider.name.clone()),
+            turns: shares,
+        };
+        let claimed = match attempts.claim_here(claim).await {
             Ok(claimed) => claimed,
             Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
             Err(error) => {
@@ -141,18 +148,6 @@ impl Attempts {
             }
         }
         Err((why, free_at))
-    }
-
-    async fn claim_lane(
-        self: &Arc<Self>,
-        route: &Route,
-        target: &ProviderTarget,
-        max: usize,
-        turns: Turns,
-    ) -> Result<HeldClaim, StoreError> {
-        let (pick, now) = (Pick::Ready(route.name.clone()), self.env.now());
-        let provider = Some(target.provider.name.clone());
-        self.claim_here(ClaimHere { pick, max, now, provider, turns }).await
     }
 
     /// Starts what was claimed, as far as rates and slots go; returns true when nothing of it was released. A job whose

@@ -4,6 +4,7 @@
 //! keeps a sent job from being sent again. A settle whose lease another holder has changes nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use recado_core::{AuditEvent, Damage, Job, Lease, Timestamp, Transition, decide};
@@ -99,7 +100,7 @@ impl Attempts {
         loop {
             let settled = self.env.jobs.settle(vec![settlement.clone()]).await;
             if is_late && settled.is_ok() {
-                lifecycle.outcome_written();
+                lifecycle.unwritten_outcomes.fetch_sub(1, Ordering::Relaxed);
             }
             match settled {
                 Ok(settled) if settled.first() == Some(&Settled::Stale) => {
@@ -113,7 +114,7 @@ impl Attempts {
                 Err(error) => {
                     tracing::warn!(jobId = %lease.job.id, %error, "cannot write an outcome down yet; trying again");
                     if !std::mem::replace(&mut is_late, true) {
-                        lifecycle.outcome_waits();
+                        lifecycle.unwritten_outcomes.fetch_add(1, Ordering::Relaxed);
                     }
                     tokio::select! {
                         () = lifecycle.stopped.cancelled() => return,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp, decide};
 use recado_observe::DelaySource;
-use recado_store::{Claim, Extended, PAGE_MAX_BYTES, Pick, Settled};
+use recado_store::{Claim, Claimed, Extended, PAGE_MAX_BYTES, Pick, Settled};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::attempt::claimer::CLAIM_RETRY;
 use crate::attempt::post_settle::PostSettle;
 use crate::attempt::{Attempts, log};
 use crate::clock::sleep_until;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::metrics::delay_source;
 use crate::route::Carrier;
 
@@ -31,10 +31,6 @@ const PIECE_LEASES: usize = 32;
 
 /// Longest wait of one long poll.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
-
-/// Bounds of a worker's lease.
-pub const LEASE_MIN: Duration = Duration::from_secs(1);
-pub const LEASE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 #[derive(Clone, Debug)]
 pub struct LeaseRequest {
@@ -84,7 +80,7 @@ impl Attempts {
     }
 
     /// Leases jobs for a worker, waiting up to `wait` for the first.
-    pub async fn lease(self: &Arc<Self>, request: &LeaseRequest) -> Result<Vec<Lease>, EngineError> {
+    pub async fn lease(self: &Arc<Self>, request: &LeaseRequest) -> Result<Vec<Lease>> {
         let deadline = Instant::now() + request.wait.min(WAIT_MAX);
         let mut wakers: Vec<_> = request.routes.iter().map(|route| self.env.jobs.waker(route)).collect();
         loop {
@@ -96,7 +92,7 @@ impl Attempts {
             }
             let mut changed = std::pin::pin!(self.gate.changed.notified());
             changed.as_mut().enable();
-            let (leases, next_at) = self.claim_whole(request).await?;
+            let Claimed { leases, next_at } = self.claim_whole(request).await?;
             if !leases.is_empty() || Instant::now() >= deadline {
                 return Ok(leases.into_iter().map(|lease| self.shown(lease)).collect());
             }
@@ -114,15 +110,12 @@ impl Attempts {
 
     /// Claims on a task of its own. The caller's future goes away when its worker hangs up, and that must not
     /// tear a claim apart: leases that are not taken go back at once instead of running out.
-    async fn claim_whole(
-        self: &Arc<Self>,
-        request: &LeaseRequest,
-    ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+    async fn claim_whole(self: &Arc<Self>, request: &LeaseRequest) -> Result<Claimed> {
         let (hand_over, taken) = oneshot::channel();
         let (attempts, request) = (self.clone(), request.clone());
         self.env.lifecycle.deliveries.spawn(async move {
             let claimed = attempts.claim_pieces(&request).await;
-            if let Err(Ok((leases, _))) = hand_over.send(claimed) {
+            if let Err(Ok(Claimed { leases, .. })) = hand_over.send(claimed) {
                 for lease in &leases {
                     attempts.release(lease).await;
                 }
@@ -132,33 +125,27 @@ impl Attempts {
     }
 
     /// Claims piece by piece, until there are enough or they hold as much data as a page may.
-    async fn claim_pieces(
-        self: &Arc<Self>,
-        request: &LeaseRequest,
-    ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+    async fn claim_pieces(self: &Arc<Self>, request: &LeaseRequest) -> Result<Claimed> {
         let max = request.max.min(LEASES_MAX);
         let (mut leases, mut data_bytes) = (Vec::new(), 0);
         loop {
             let wanted = PIECE_LEASES.min(max - leases.len());
             let piece = self.claim_for_worker(&LeaseRequest { max: wanted, ..request.clone() }).await;
-            let (piece, next_at) = match piece {
+            let Claimed { leases: piece, next_at } = match piece {
                 // What is leased already is worth more than the error.
-                Err(_) if !leases.is_empty() => return Ok((leases, None)),
+                Err(_) if !leases.is_empty() => return Ok(Claimed { leases, next_at: None }),
                 piece => piece?,
             };
             let is_full = piece.len() >= wanted;
             data_bytes += piece.iter().map(|lease| lease.job.data.as_str().len()).sum::<usize>();
             leases.extend(piece);
             if !is_full || leases.len() >= max || data_bytes >= PAGE_MAX_BYTES {
-                return Ok((leases, next_at));
+                return Ok(Claimed { leases, next_at });
             }
         }
     }
 
-    async fn claim_for_worker(
-        self: &Arc<Self>,
-        request: &LeaseRequest,
-    ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+    async fn claim_for_worker(self: &Arc<Self>, request: &LeaseRequest) -> Result<Claimed> {
         let mut leases = Vec::new();
         let mut next_at: Option<Timestamp> = None;
         for route in &request.routes {
@@ -220,7 +207,7 @@ impl Attempts {
                 break;
             }
         }
-        Ok((leases, next_at))
+        Ok(Claimed { leases, next_at })
     }
 
     /// Those that the rates have room for; the others go back.
@@ -274,10 +261,7 @@ impl Attempts {
     }
 
     /// Settles what workers report, each on its own, in order.
-    pub async fn report(
-        self: &Arc<Self>,
-        reports: Vec<(LeaseToken, Report)>,
-    ) -> Result<Vec<Reported>, EngineError> {
+    pub async fn report(self: &Arc<Self>, reports: Vec<(LeaseToken, Report)>) -> Result<Vec<Reported>> {
         let mut settlements = Vec::with_capacity(reports.len());
         // In the order of the reports; `None` where the lease is not known.
         let mut planned = Vec::with_capacity(reports.len());
@@ -333,7 +317,7 @@ impl Attempts {
     }
 
     /// Moves a worker's lease; `None` when it is no longer the worker's.
-    pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>, EngineError> {
+    pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>> {
         let end = self.env.clock.steady_now().plus(lease);
         let extended = self.env.jobs.extend(vec![token], end).await?;
         Ok(match extended.first() {

@@ -18,15 +18,13 @@ use recado_observe::DeadLetterExit;
 use recado_store::{Cancelled, Discard, Discarded, JobFilter, PageRequest};
 
 use super::archiver::ArchiveRound;
-use super::follow_ups::{in_notices, is_about, is_follow_up};
+use super::follow_ups::{FoundJobs, in_notices, is_about, is_follow_up};
 use super::lease::ArchiverState;
 use super::{AuditTrail, on_files};
-use crate::error::{EngineError, TrailError};
+use crate::error::{Result, TrailError};
 
 /// Jobs that are looked through at a time: they come with their payloads.
 const PAGE_JOBS: usize = 100;
-
-type Found = Vec<(JobId, Status)>;
 
 /// An order to erase.
 #[derive(Clone, Debug)]
@@ -68,7 +66,7 @@ pub enum Erasing {
 
 impl AuditTrail {
     /// Removes a person's data from the store and from the trail, and puts on record who asked for it.
-    pub async fn erase(&self, order: ErasureOrder) -> Result<Erasing, EngineError> {
+    pub async fn erase(&self, order: ErasureOrder) -> Result<Erasing> {
         let terms = self.archive.terms.as_ref().ok_or(TrailError::None)?;
         let mut writer = self.archive.files.lock().await;
         let first = self.archive_round(&mut writer, terms).await?;
@@ -79,7 +77,7 @@ impl AuditTrail {
             return Ok(Erasing::Elsewhere { node });
         }
         let (jobs, follow_ups) = self.all_of(&order.subject).await?;
-        let count = |jobs: &Found, wanted: fn(Status) -> bool| {
+        let count = |jobs: &FoundJobs, wanted: fn(Status) -> bool| {
             jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64
         };
         let under_way = count(&jobs, is_under_way) + count(&follow_ups, is_under_way);
@@ -135,7 +133,7 @@ impl AuditTrail {
         erased.recorded_as = outcome.into_iter().flat_map(|outcome| outcome.recorded_as).collect();
         // Of jobs that it had forgotten before, the store still has the records for a while.
         self.trim(Duration::ZERO).await?;
-        let ids = |jobs: Found| jobs.into_iter().map(|(id, _)| id).collect();
+        let ids = |jobs: FoundJobs| jobs.into_iter().map(|(id, _)| id).collect();
         erased.jobs_forgotten = self.store.forget(ids(jobs)).await?;
         erased.follow_ups = self.store.forget(ids(follow_ups)).await?;
         if erased != Erased::default() {
@@ -146,8 +144,8 @@ impl AuditTrail {
     }
 
     /// Every job of a person that the store knows, and every follow-up that tells of one.
-    async fn all_of(&self, subject: &Subject) -> Result<(Found, Found), EngineError> {
-        let (numbered, jobs): (Found, Found) =
+    async fn all_of(&self, subject: &Subject) -> Result<(FoundJobs, FoundJobs)> {
+        let (numbered, jobs): (FoundJobs, FoundJobs) =
             self.jobs_of(subject).await?.into_iter().partition(|(id, _)| is_follow_up(id));
         let mut follow_ups = self.follow_ups_about(subject).await?;
         follow_ups.extend(numbered);
@@ -162,7 +160,7 @@ impl AuditTrail {
     }
 
     /// Every job with a person's number that the store knows.
-    async fn jobs_of(&self, subject: &Subject) -> Result<Found, EngineError> {
+    async fn jobs_of(&self, subject: &Subject) -> Result<FoundJobs> {
         let now = self.env.now();
         let company = subject.company.as_deref().and_then(|name| CompanyId::new(name).ok());
         let mut filter = JobFilter { company: company.clone(), ..JobFilter::default() };
@@ -188,7 +186,7 @@ impl AuditTrail {
     }
 
     /// Discards a dead letter without an event: its person is to be forgotten.
-    async fn discard_quietly(&self, id: &JobId, order: &ErasureOrder) -> Result<bool, EngineError> {
+    async fn discard_quietly(&self, id: &JobId, order: &ErasureOrder) -> Result<bool> {
         let Some(entry) = self.store.dead_letter(id).await? else { return Ok(false) };
         let Some(view) = self.store.job(id, self.env.now()).await? else { return Ok(false) };
         let audit = AuditEvent::about(&view.job, AuditKind::Discarded, self.env.now())

@@ -275,49 +275,41 @@ impl<'t> Walk<'t> {
 
 /// The first fresh records beyond a place, one more than fit on a page at most.
 struct Nearest {
-    found: BTreeMap<Key, TrailRecord>,
+    /// In the order of the walk.
+    found: BTreeMap<Rank, (Key, TrailRecord)>,
     order: Order,
     beyond: Option<Key>,
     room: usize,
 }
 
+/// The place of a fresh record in a walk: the first one is the smallest.
+type Rank = (i64, u16, u64);
+
+fn rank(order: Order, (at, part, number): Key) -> Rank {
+    match order {
+        Order::OldestFirst => (at.as_millis(), part, number),
+        Order::NewestFirst => (-at.as_millis(), !part, !number),
+    }
+}
+
 impl Nearest {
     fn offer(&mut self, key: Key, record: TrailRecord) {
-        let is_beyond = self.beyond.is_none_or(|beyond| match self.order {
-            Order::NewestFirst => key < beyond,
-            Order::OldestFirst => key > beyond,
-        });
-        if !is_beyond {
-            return;
+        let at = rank(self.order, key);
+        if self.beyond.is_none_or(|beyond| at > rank(self.order, beyond)) {
+            self.found.insert(at, (key, record));
         }
-        self.found.insert(key, record);
         if self.found.len() > self.room + 1 {
-            self.drop_farthest();
+            self.found.pop_last();
         }
-    }
-
-    fn drop_farthest(&mut self) {
-        match self.order {
-            Order::NewestFirst => self.found.pop_first(),
-            Order::OldestFirst => self.found.pop_last(),
-        };
     }
 
     /// The page's records, and the key of the last one if there are more.
     fn page(mut self) -> (Vec<TrailRecord>, Option<Key>) {
         let more = self.found.len() > self.room;
         if more {
-            self.drop_farthest();
+            self.found.pop_last();
         }
-        let last = match self.order {
-            Order::NewestFirst => self.found.keys().next(),
-            Order::OldestFirst => self.found.keys().next_back(),
-        };
-        let next = last.copied().filter(|_| more);
-        let mut found: Vec<TrailRecord> = self.found.into_values().collect();
-        if self.order == Order::NewestFirst {
-            found.reverse();
-        }
-        (found, next)
+        let next = self.found.values().next_back().map(|(key, _)| *key).filter(|_| more);
+        (self.found.into_values().map(|(_, record)| record).collect(), next)
     }
 }

@@ -22,7 +22,7 @@ use recado_observe::DeadLetterExit;
 use recado_store::{Discard, Discarded, JobSnapshot, StoreError};
 
 use crate::dlq::DeadLetters;
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::notify::notices::OURSELVES;
 
 pub use import::{Imported, NAMESPACE};
@@ -156,7 +156,7 @@ fn last_change(trail: &[AuditEvent]) -> Option<&AuditEvent> {
 
 impl DeadLetters {
     /// Finds this job's dead letter in the archive, if it was archived and nothing happened to it since.
-    pub async fn archived(&self, id: &JobId) -> Result<Option<Archived>, EngineError> {
+    pub async fn archived(&self, id: &JobId) -> Result<Option<Archived>> {
         let trail = self.store.audit(id).await?;
         let Some(last) = last_change(&trail).filter(|last| last.kind == AuditKind::DeadLetterArchived) else {
             return Ok(None);
@@ -166,7 +166,7 @@ impl DeadLetters {
     }
 
     /// A dead letter as a line that an import takes; `None` when it left the queue meanwhile.
-    pub async fn exported(&self, entry: &DeadLetter) -> Result<Option<String>, EngineError> {
+    pub async fn exported(&self, entry: &DeadLetter) -> Result<Option<String>> {
         let transfer = self.store.snapshot(&entry.job_id).await?;
         Ok(transfer.and_then(|transfer| line::write(&transfer, Some(self.env.now()))))
     }

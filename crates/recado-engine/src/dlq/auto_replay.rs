@@ -13,7 +13,7 @@ use recado_store::{DeadLetterFilter, PageRequest, StoreError};
 use crate::admission::hold_reason::HoldCause;
 use crate::dlq::DeadLetters;
 use crate::dlq::operator::Replay;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::notify::notices::OURSELVES;
 use crate::route::Route;
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(dlq: Arc<DeadLetters>) {
 }
 
 /// Replays what is due of one route; how many.
-async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Result<u64, EngineError> {
+async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Result<u64> {
     let rested = dlq.env.now().as_millis() - i64::try_from(terms.after.as_millis()).unwrap_or(i64::MAX);
     let filter = DeadLetterFilter {
         route: Some(route.clone()),

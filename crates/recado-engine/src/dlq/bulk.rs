@@ -26,7 +26,7 @@ use recado_store::{DeadLetterFilter, GroupBy, KvWrite, Namespace, PageRequest, S
 use serde::{Deserialize, Serialize};
 
 use crate::dlq::DeadLetters;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::shared::entry::{Edit, EntryKey, read_entry, update_entry, version_of, write_entry, write_of};
 use crate::shared::leader::LeaderState;
 
@@ -327,11 +327,7 @@ pub struct TooMany;
 
 impl DeadLetters {
     /// Counts the chosen dead letters, and shows a few of them, newest first.
-    pub async fn choose(
-        &self,
-        chosen: &Chosen,
-        sample: usize,
-    ) -> Result<(u64, Vec<DeadLetter>), EngineError> {
+    pub async fn choose(&self, chosen: &Chosen, sample: usize) -> Result<(u64, Vec<DeadLetter>)> {
         let filter = chosen.filter(self.env.now());
         if chosen.job_ids.is_empty() {
             let groups = self.store.dead_letter_groups(GroupBy::Route, filter.clone()).await?;
@@ -350,7 +346,7 @@ impl DeadLetters {
     }
 
     /// Begins a bulk act. It is counted and written down before this answers, and done after.
-    pub async fn start_bulk(&self, order: BulkOrder) -> Result<Result<Bulk, TooMany>, EngineError> {
+    pub async fn start_bulk(&self, order: BulkOrder) -> Result<Result<Bulk, TooMany>> {
         if self.env.lifecycle.is_stopping() {
             return Err(EngineError::Stopping);
         }
@@ -397,7 +393,7 @@ impl DeadLetters {
 
     /// Takes one of [`RUNNING_MAX`] slots for a bulk act that is about to be written, in one step over all nodes. Returns
     /// all bulk acts that there are, or `None` when every slot is taken.
-    async fn take_slot(&self, id: &str) -> Result<Option<Vec<Bulk>>, EngineError> {
+    async fn take_slot(&self, id: &str) -> Result<Option<Vec<Bulk>>> {
         for _ in 0..SLOT_TRIES {
             let now = self.env.now();
             // Slots first: a bulk act that is written after this has its slot in them.
@@ -420,19 +416,19 @@ impl DeadLetters {
     }
 
     /// Returns every bulk act that is remembered, newest first.
-    pub async fn bulks(&self) -> Result<Vec<Bulk>, EngineError> {
+    pub async fn bulks(&self) -> Result<Vec<Bulk>> {
         let entries = self.store.kv_list(NAMESPACE, self.env.now()).await?;
         let mut all: Vec<Bulk> = entries.iter().filter_map(read_entry).collect();
         all.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
         Ok(all)
     }
 
-    pub async fn bulk(&self, id: &str) -> Result<Option<Bulk>, EngineError> {
+    pub async fn bulk(&self, id: &str) -> Result<Option<Bulk>> {
         Ok(self.store.kv_get(NAMESPACE, id, self.env.now()).await?.as_ref().and_then(read_entry))
     }
 
     /// Stops a bulk act; what it has done stays done. One that has ended is left as it is.
-    pub async fn stop_bulk(&self, id: &str, actor: Option<&str>) -> Result<Option<Bulk>, EngineError> {
+    pub async fn stop_bulk(&self, id: &str, actor: Option<&str>) -> Result<Option<Bulk>> {
         let now = self.env.now();
         let because = format!("stopped by {}", actor.unwrap_or("an operator"));
         let updated = update_entry(&*self.store, entry_key(id), now, |bulk: Option<Bulk>| match bulk {

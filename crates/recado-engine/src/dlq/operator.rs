@@ -9,7 +9,7 @@ use recado_transport::DataFault;
 
 use crate::attempt::post_settle::PostSettle;
 use crate::dlq::DeadLetters;
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// The result of a replay request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl DeadLetters {
         id: &JobId,
         kind: AuditKind,
         actor: Option<&str>,
-    ) -> Result<Option<(Job, AuditEvent)>, EngineError> {
+    ) -> Result<Option<(Job, AuditEvent)>> {
         let now = self.env.now();
         let view = self.store.job(id, now).await?;
         Ok(view.map(|view| {
@@ -52,7 +52,7 @@ impl DeadLetters {
     }
 
     /// Stops a job that is not being delivered.
-    pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled, EngineError> {
+    pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled> {
         let Some((job, audit)) = self.act(id, AuditKind::Cancelled, actor).await? else {
             return Ok(Cancelled::Unknown);
         };
@@ -79,7 +79,7 @@ impl DeadLetters {
         data: Option<Payload>,
         note: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Replay, EngineError> {
+    ) -> Result<Replay> {
         match self.store.dead_letter(id).await? {
             Some(entry) => self.replay_entry(&entry, data, note, actor).await,
             None => Ok(Replay::Unknown),
@@ -92,7 +92,7 @@ impl DeadLetters {
         id: &JobId,
         note: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Replay, EngineError> {
+    ) -> Result<Replay> {
         match self.store.dead_letter(id).await? {
             Some(entry) => match entry.original_damage() {
                 Some(damage) => Ok(Replay::Damaged(damage)),
@@ -109,7 +109,7 @@ impl DeadLetters {
         data: Option<Payload>,
         note: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Replay, EngineError> {
+    ) -> Result<Replay> {
         let id = &entry.job_id;
         match (entry.damage(), &data) {
             (None | Some(Damage::OriginalData), _) | (Some(Damage::Data), Some(_)) => {}
@@ -159,12 +159,7 @@ impl DeadLetters {
     }
 
     /// Gives a dead letter up for good.
-    pub async fn discard(
-        &self,
-        id: &JobId,
-        reason: &str,
-        actor: Option<&str>,
-    ) -> Result<Discarded, EngineError> {
+    pub async fn discard(&self, id: &JobId, reason: &str, actor: Option<&str>) -> Result<Discarded> {
         match self.store.dead_letter(id).await? {
             Some(entry) => self.discard_entry(&entry, reason, actor).await,
             None => Ok(Discarded::Unknown),
@@ -178,7 +173,7 @@ impl DeadLetters {
         entry: &DeadLetter,
         reason: &str,
         actor: Option<&str>,
-    ) -> Result<Discarded, EngineError> {
+    ) -> Result<Discarded> {
         let id = &entry.job_id;
         let Some((job, audit)) = self.act(id, AuditKind::Discarded, actor).await? else {
             return Ok(Discarded::Unknown);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::leases::HeldLeases;
 use crate::environment::Environment;
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::shared::entry::{EntryKey, read_entry, write_of};
 
 pub const NAMESPACE: Namespace = Namespace::new("nodes");
@@ -42,15 +42,16 @@ pub struct NodeInfo {
 /// The entry that a node writes at every beat.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Beat {
-    host: Box<str>,
-    listen: Option<Box<str>>,
-    version: Box<str>,
-    started_at: Timestamp,
-    seen_at: Timestamp,
-    stopping: bool,
-    running: u64,
-    ended_last_minute: u64,
+pub struct Beat {
+    pub host: Box<str>,
+    pub listen: Option<Box<str>>,
+    pub version: Box<str>,
+    pub started_at: Timestamp,
+    pub seen_at: Timestamp,
+    pub stopping: bool,
+    /// Deliveries under way.
+    pub running: u64,
+    pub ended_last_minute: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,15 +66,9 @@ pub enum Health {
 #[derive(Debug, Clone)]
 pub struct Node {
     pub id: Box<str>,
-    pub host: Box<str>,
-    pub listen: Option<Box<str>>,
-    pub version: Box<str>,
-    pub started_at: Timestamp,
-    pub last_seen_at: Timestamp,
+    /// The last that was heard of it.
+    pub beat: Beat,
     pub health: Health,
-    /// Deliveries under way.
-    pub running: u64,
-    pub ended_last_minute: u64,
     /// Of all that ended in the last minute, how much this node did.
     pub share_percent: f64,
 }
@@ -131,7 +126,7 @@ impl Nodes {
     }
 
     /// Returns every node that has been heard of lately, by id; this one as it is right now.
-    pub async fn list(&self) -> Result<Vec<Node>, EngineError> {
+    pub async fn list(&self) -> Result<Vec<Node>> {
         let now = self.env.now();
         let mut beats = vec![(self.env.node.clone(), self.beat(now))];
         for entry in self.kv.kv_list(NAMESPACE, now).await? {
@@ -196,16 +191,6 @@ fn show(id: Box<str>, beat: Beat, ended: u64, now: Timestamp) -> Node {
     } else {
         Health::Ok
     };
-    Node {
-        id,
-        host: beat.host,
-        listen: beat.listen,
-        version: beat.version,
-        started_at: beat.started_at,
-        last_seen_at: beat.seen_at,
-        health,
-        running: beat.running,
-        ended_last_minute: beat.ended_last_minute,
-        share_percent: if ended == 0 { 0.0 } else { beat.ended_last_minute as f64 * 100.0 / ended as f64 },
-    }
+    let share_percent = if ended == 0 { 0.0 } else { beat.ended_last_minute as f64 * 100.0 / ended as f64 };
+    Node { id, beat, health, share_percent }
 }

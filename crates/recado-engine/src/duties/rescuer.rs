@@ -32,9 +32,8 @@ const RESPITE: Duration = Duration::from_secs(5);
 /// Takes over jobs whose time ran out, until the engine stops.
 pub(crate) async fn run_overdue(attempts: Arc<Attempts>) {
     loop {
-        let now = attempts.env.now();
-        let swept = sweep(&attempts, Pick::Overdue, now).await;
-        if !rest_after(&attempts, swept, now, SWEEP_AT_LEAST_EVERY).await {
+        let swept = sweep(&attempts, Pick::Overdue, attempts.env.now()).await;
+        if !rest_after(&attempts, swept, SWEEP_AT_LEAST_EVERY).await {
             return;
         }
     }
@@ -46,22 +45,17 @@ pub(crate) async fn run_orphaned(attempts: Arc<Attempts>) {
     let wait = SWEEP_AT_LEAST_EVERY.min(attempts.leases.length / 4);
     loop {
         let swept = sweep_orphaned(&attempts, &mut lookout).await;
-        if !rest_after(&attempts, swept, attempts.env.now(), wait).await {
+        if !rest_after(&attempts, swept, wait).await {
             return;
         }
     }
 }
 
 /// Rests before the next sweep; returns false when the engine stops or the store has failed for good.
-async fn rest_after(
-    attempts: &Attempts,
-    swept: Result<Swept, StoreError>,
-    now: Timestamp,
-    longest: Duration,
-) -> bool {
+async fn rest_after(attempts: &Attempts, swept: Result<Swept, StoreError>, longest: Duration) -> bool {
     let wait = match swept {
         Ok(Swept { all: false, .. }) => Duration::ZERO,
-        Ok(Swept { next_at, .. }) => next_at.map_or(longest, |at| until(at, now).min(longest)),
+        Ok(Swept { next_at, .. }) => next_at.map_or(longest, |at| until(at, attempts.env.now()).min(longest)),
         Err(StoreError::Broken(error)) => {
             attempts.env.lifecycle.fail_store(&error);
             return false;

@@ -72,11 +72,18 @@ async fn g7_what_was_there_at_the_start_is_replayed_and_what_came_later_is_not()
     let engine = given.mail(&far_end);
     bury(&given, &engine, &["a", "b", "c"]).await;
     let bulk = start(&engine, BulkOrder { rate_per_second: Some(1), ..order(BulkAct::Replay) }).await;
-    assert_eq!((bulk.figures.total, bulk.figures.done, bulk.state), (3, 0, BulkState::Running), "counted first");
+    assert_eq!(
+        (bulk.figures.total, bulk.figures.done, bulk.state),
+        (3, 0, BulkState::Running),
+        "counted first"
+    );
     bury(&given, &engine, &["late"]).await;
 
     let bulk = ended(&engine, &bulk.id).await;
-    assert_eq!((bulk.state, bulk.figures.done, bulk.figures.skipped, bulk.figures.failed), (BulkState::Done, 3, 0, 0));
+    assert_eq!(
+        (bulk.state, bulk.figures.done, bulk.figures.skipped, bulk.figures.failed),
+        (BulkState::Done, 3, 0, 0)
+    );
     assert!(bulk.ended_at.is_some() && bulk.stopped_because.is_none());
     for name in ["a", "b", "c"] {
         given.until(name, Status::Sent).await;

@@ -123,14 +123,27 @@ fn story(seed: u64, seen: &mut Seen) {
             seen.lost_answers += faulty.fired(Verb::KvWriteAnswer);
             for bulk in engine.dlq.bulks().await.unwrap() {
                 let start = begun.iter().find(|start| start.id == bulk.id).unwrap();
-                let told = bulk.figures.done + bulk.figures.skipped + bulk.figures.failed + bulk.figures.left();
-                assert_eq!((told, bulk.figures.total), (start.figures.total, start.figures.total), "seed {seed}: {bulk:?}");
+                let told =
+                    bulk.figures.done + bulk.figures.skipped + bulk.figures.failed + bulk.figures.left();
+                assert_eq!(
+                    (told, bulk.figures.total),
+                    (start.figures.total, start.figures.total),
+                    "seed {seed}: {bulk:?}"
+                );
                 let records = on_record(given, &bulk, entries).await;
                 assert!(bulk.figures.done <= records, "seed {seed}: {bulk:?}");
                 seen.uncounted += records - bulk.figures.done;
                 if is_last {
-                    assert_eq!((bulk.state, bulk.figures.left()), (BulkState::Done, 0), "seed {seed}: {bulk:?}");
-                    assert_eq!((bulk.figures.done, bulk.figures.failed), (records, 0), "seed {seed}: {bulk:?}");
+                    assert_eq!(
+                        (bulk.state, bulk.figures.left()),
+                        (BulkState::Done, 0),
+                        "seed {seed}: {bulk:?}"
+                    );
+                    assert_eq!(
+                        (bulk.figures.done, bulk.figures.failed),
+                        (records, 0),
+                        "seed {seed}: {bulk:?}"
+                    );
                     seen.skipped += bulk.figures.skipped;
                 }
             }

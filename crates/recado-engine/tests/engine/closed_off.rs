@@ -97,7 +97,12 @@ async fn f12_whoever_does_not_ask_for_it_waits_and_so_do_acts_that_concern_calls
         ..falling_back(&flaky, Act::Cached)
     };
     let engine = protected(&given, vec![plain, cached], &[("mail", with_breaker())]);
-    engine.gate.act_on_provider("mail", ProviderAct::OpenBreaker, Some("maintenance"), None).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("maintenance"), None)
+        .await
+        .unwrap()
+        .unwrap();
     submit(&engine, submission("a")).await;
     submit(&engine, recado_engine::Submission { route: "figures".to_owned(), ..submission("b") }).await;
     sleep(600).await;
@@ -120,7 +125,12 @@ async fn f12_a_route_with_a_second_provider_falls_back_only_when_both_are_closed
     engine.gate.act_on_provider("mail", ProviderAct::OpenBreaker, Some("down"), None).await.unwrap().unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
-    engine.gate.act_on_provider("backup", ProviderAct::OpenBreaker, Some("down), too", None).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("backup", ProviderAct::OpenBreaker, Some("down, too"), None)
+        .await
+        .unwrap()
+        .unwrap();
     submit(&engine, submission("b")).await;
     given.until("b", Status::Failed).await;
     assert_eq!((first.count(), second.count()), (0, 1));
@@ -153,7 +163,12 @@ async fn f12_jobs_for_workers_fall_back_like_all_others() {
     let fallback = Fallback { on_open: true, ..Fallback::default() };
     let work = Route { fallback, ..route("work", Carrier::Workers) };
     let engine = protected(&given, vec![work], &[("work", with_breaker())]);
-    engine.gate.act_on_provider("work", ProviderAct::OpenBreaker, Some("maintenance"), None).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("work", ProviderAct::OpenBreaker, Some("maintenance"), None)
+        .await
+        .unwrap()
+        .unwrap();
     submit(&engine, recado_engine::Submission { route: "work".to_owned(), ..submission("a") }).await;
     let view = given.until("a", Status::Failed).await;
     assert!(untried(&view.job));

@@ -27,14 +27,22 @@ async fn a_wait_for_an_open_breaker_is_one_deferral_even_over_a_restart_and_no_w
     let engine = protected(&given, vec![mail(&flaky)], &terms);
     submit(&engine, submission("before")).await;
     assert_eq!(deferrals(&given, "before").await, 0);
-    engine.gate.act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), None)
+        .await
+        .unwrap();
     submit(&engine, submission("parked")).await;
     sleep(600).await;
     assert_eq!(given.view("parked").await.job.progress.deferrals, 0, "nothing was written");
     engine.stop().await.unwrap();
     let engine = restarted(&given, vec![mail(&flaky)], &terms).await;
     sleep(60).await;
-    engine.gate.act_on_provider("mail", ProviderAct::CloseBreaker, Some("they are back"), None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::CloseBreaker, Some("they are back"), None)
+        .await
+        .unwrap();
     assert_eq!(deferrals(&given, "parked").await, 1);
     submit(&engine, submission("after")).await;
     assert_eq!(deferrals(&given, "after").await, 0);
@@ -97,10 +105,18 @@ async fn a_job_that_expires_while_it_is_held_back_says_by_what_and_counts_it() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
     let engine = protected(&given, vec![mail(&flaky)], &[("mail", with_breaker())]);
-    engine.gate.act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), None)
+        .await
+        .unwrap();
     submit(&engine, Submission { ttl: Some(Duration::from_secs(60)), ..submission("closed") }).await;
     given.until("closed", Status::Failed).await;
-    engine.gate.act_on_provider("mail", ProviderAct::CloseBreaker, Some("they are back"), None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::CloseBreaker, Some("they are back"), None)
+        .await
+        .unwrap();
     engine.gate.act_on_route("mail", RouteAct::Pause, Some("new release"), None).await.unwrap();
     submit(&engine, Submission { ttl: Some(Duration::from_secs(60)), ..submission("paused") }).await;
     given.until("paused", Status::Failed).await;

@@ -46,7 +46,7 @@ async fn a_node_alone_tells_of_itself_and_writes_nothing() {
     pass(30).await;
     let [only] = &nodes(&engine).await[..] else { panic!("there are others") };
     assert_eq!((&*only.id, only.health), ("node-1", Health::Ok));
-    assert_eq!((only.running, only.ended_last_minute, only.share_percent), (0, 1, 100.0));
+    assert_eq!((only.beat.running, only.beat.ended_last_minute, only.share_percent), (0, 1, 100.0));
     assert_eq!(store.fired(Verb::KvWrite), 0, "it wrote nothing");
 }
 
@@ -67,13 +67,13 @@ async fn each_node_sees_all_of_them_and_their_shares_of_the_work() {
         let [one, other] = &nodes(engine).await[..] else { panic!("not two") };
         assert_eq!((&*one.id, &*other.id), ("node-1", "node-2"));
         assert_eq!((one.health, other.health), (Health::Ok, Health::Ok));
-        assert_eq!((&*other.host, other.listen.as_deref()), ("mail-1", Some("10.0.0.5:7400")));
-        assert!(other.last_seen_at > other.started_at, "it was heard of once");
-        assert_eq!(one.ended_last_minute + other.ended_last_minute, 40);
+        assert_eq!((&*other.beat.host, other.beat.listen.as_deref()), ("mail-1", Some("10.0.0.5:7400")));
+        assert!(other.beat.seen_at > other.beat.started_at, "it was heard of once");
+        assert_eq!(one.beat.ended_last_minute + other.beat.ended_last_minute, 40);
         assert!((one.share_percent + other.share_percent - 100.0).abs() < 0.001);
     }
     pass(70).await;
-    assert!(nodes(&first).await.iter().all(|node| node.ended_last_minute == 0), "a minute has passed");
+    assert!(nodes(&first).await.iter().all(|node| node.beat.ended_last_minute == 0), "a minute has passed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +90,7 @@ async fn a_node_that_stops_says_so_while_it_does_and_then_takes_its_leave() {
     job.route = "letters".to_owned();
     submit(&goes, job).await;
     pass(6).await;
-    assert_eq!(nodes(&stays).await[1].running, 1);
+    assert_eq!(nodes(&stays).await[1].beat.running, 1);
     let stopping = tokio::spawn(async move { goes.stop().await });
     pass(1).await;
     assert_eq!(health(&stays).await[1], ("node-2".to_owned(), Health::Stopping));

@@ -25,7 +25,9 @@ async fn a_paused_route_waits_alone_and_a_restart_keeps_it_so() {
     let flaky = Arc::new(Flaky::default());
     let other = || Route { provider: "mail".into(), ..route("other", mail(&flaky).carrier) };
     let engine = protected(&given, vec![mail(&flaky), other()], &[]);
-    assert!(engine.gate.act_on_route("mail", RouteAct::Pause, Some("wrong template"), Some("ana")).await.unwrap());
+    assert!(
+        engine.gate.act_on_route("mail", RouteAct::Pause, Some("wrong template"), Some("ana")).await.unwrap()
+    );
     assert!(!engine.gate.act_on_route("unknown", RouteAct::Pause, None, None).await.unwrap());
     submit(&engine, submission("a")).await;
     submit(&engine, Submission { route: "other".to_owned(), ..submission("b") }).await;
@@ -73,8 +75,16 @@ async fn every_act_of_an_operator_is_on_record_with_who_and_why() {
     let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
-    engine.gate.act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), Some("ana")).await.unwrap();
-    engine.gate.act_on_provider("mail", ProviderAct::CloseBreaker, Some("they are back"), Some("ana")).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), Some("ana"))
+        .await
+        .unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::CloseBreaker, Some("they are back"), Some("ana"))
+        .await
+        .unwrap();
     engine.gate.act_on_provider("mail", ProviderAct::Pause, Some("new key"), Some("bea")).await.unwrap();
     engine.gate.act_on_provider("mail", ProviderAct::Resume, None, Some("bea")).await.unwrap();
     engine.gate.act_on_route("mail", RouteAct::Pause, Some("template"), Some("rui")).await.unwrap();
@@ -117,7 +127,13 @@ async fn an_act_that_the_store_has_is_on_record_and_one_that_it_has_not_is_not()
         store.fail(verb, 0, 3, gone());
         let recorded = || store.recorded().len();
         let before = recorded();
-        assert!(engine.gate.act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), Some("ana")).await.is_err());
+        assert!(
+            engine
+                .gate
+                .act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), Some("ana"))
+                .await
+                .is_err()
+        );
         assert_eq!(recorded() - before, kept, "{verb:?}: breaker");
         let before = recorded();
         assert!(engine.gate.act_on_route("mail", RouteAct::Pause, None, Some("ana")).await.is_err());

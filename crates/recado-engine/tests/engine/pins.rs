@@ -115,7 +115,14 @@ async fn a_job_that_waits_for_its_provider_says_so_and_holds_no_other_back() {
     let engine = protected(&given, vec![with_backup(&first, &second)], &opens_at_once());
     submit(&engine, submission("a")).await;
     once_tried(&given, "a", 1).await;
-    assert!(engine.gate.act_on_provider("mail", ProviderAct::Pause, Some("maintenance"), Some("ana")).await.unwrap().is_some());
+    assert!(
+        engine
+            .gate
+            .act_on_provider("mail", ProviderAct::Pause, Some("maintenance"), Some("ana"))
+            .await
+            .unwrap()
+            .is_some()
+    );
     sleep(60).await;
     let before = given.view("a").await.job.progress.deferrals;
     sleep(600).await;

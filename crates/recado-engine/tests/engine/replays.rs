@@ -38,7 +38,11 @@ async fn g7_a_replay_while_the_provider_is_open_waits_longer_than_a_job_would_an
     let far_end = Arc::new(Scripted::new(&["550", "ok"]));
     let engine = with_breaker(&given, &far_end);
     bury(&given, &engine, &["a"]).await;
-    engine.gate.act_on_provider("mail", ProviderAct::OpenBreaker, Some("provider says come back on Monday"), None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("provider says come back on Monday"), None)
+        .await
+        .unwrap();
     engine.gate.act_on_provider("mail", ProviderAct::Pause, Some("until Monday"), None).await.unwrap();
     assert_eq!(engine.dlq.replay(&id("a"), None, None, None).await.unwrap(), Replay::Started);
     // A job that was not replayed would be dead after an hour.

@@ -12,7 +12,7 @@ use recado_store::{Adopted, JobSnapshot, KvWrite, Namespace};
 use super::last_change;
 use super::line::{self, Read};
 use crate::dlq::DeadLetters;
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// Lines that one import takes to the store at a time.
 const IMPORT_ENTRIES: usize = 100;
@@ -47,11 +47,7 @@ pub enum Imported {
 impl DeadLetters {
     /// Brings dead letters back, each for as long again as it was kept. Answers in order, once all that is taken is
     /// durable. Twice is harmless: a line is taken once.
-    pub async fn import_dead_letters(
-        &self,
-        lines: &[&str],
-        actor: Option<&str>,
-    ) -> Result<Vec<Imported>, EngineError> {
+    pub async fn import_dead_letters(&self, lines: &[&str], actor: Option<&str>) -> Result<Vec<Imported>> {
         let forgotten = self.forgotten().await?;
         let mut answers = Vec::with_capacity(lines.len());
         for lines in lines.chunks(IMPORT_ENTRIES) {
@@ -95,7 +91,7 @@ impl DeadLetters {
     }
 
     /// Entries that fit before the oldest would be archived.
-    async fn room(&self) -> Result<u64, EngineError> {
+    async fn room(&self) -> Result<u64> {
         let terms = &self.terms;
         if terms.archive.is_none() {
             return Ok(u64::MAX);
@@ -108,7 +104,7 @@ impl DeadLetters {
         places: Vec<(usize, String)>,
         taken: Vec<JobSnapshot>,
         answers: &mut [Imported],
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         if taken.is_empty() {
             return Ok(());
         }
@@ -134,7 +130,7 @@ impl DeadLetters {
         key: &str,
         taken: &[JobSnapshot],
         actor: Option<&str>,
-    ) -> Result<Option<JobSnapshot>, EngineError> {
+    ) -> Result<Option<JobSnapshot>> {
         let (id, now) = (&transfer.job.id, self.env.now());
         if taken.iter().any(|other| other.job.id == *id)
             || self.store.kv_get(NAMESPACE, key, now).await?.is_some()
