@@ -327,8 +327,7 @@ impl Rooms {
 /// Makes the rooms, lower ones first.
 fn wire(parts: Parts) -> Rooms {
     let Parts { store, settings, endpoints, tenants, accounts, clock, random, .. } = parts;
-    let (inspect, kv, audit_log): (Arc<dyn Inspect>, Arc<dyn KeyValue>, Arc<dyn AuditLog>) =
-        (store.clone(), store.clone(), store.clone());
+    let (kv, audit_log): (Arc<dyn KeyValue>, Arc<dyn AuditLog>) = (store.clone(), store.clone());
     let routes = parts.routes.with_unknown(settings.dead_letter_ttl, settings.crashes_max);
     let metrics = Arc::new(Metrics::new(routes.names(), clock.clone()));
     let env = Arc::new(Environment {
@@ -380,7 +379,7 @@ fn wire(parts: Parts) -> Rooms {
         env: env.clone(),
         gate: gate.clone(),
         leases: leases.clone(),
-        inspect: inspect.clone(),
+        inspect: store.clone(),
         kv: kv.clone(),
         notifier: notifier.clone(),
         dead_letter_rate: rate.clone(),
@@ -409,10 +408,8 @@ fn wire(parts: Parts) -> Rooms {
     });
     let gauges = Arc::new(GaugeReader {
         env: env.clone(),
-        inspect,
         attempts: attempts.clone(),
         audit: audit.clone(),
-        gate: gate.clone(),
         last: LastReading::default(),
     });
     let alerts = AlertRunner::new(parts.alerts, kv.clone(), gauges.clone(), notifier.clone());

@@ -83,17 +83,17 @@ impl Notifier {
 
     /// Sends an event to endpoints and to the default channel.
     pub(crate) async fn notify(&self, event: &Event, now: Timestamp) {
-        self.enqueue_notices(event, self.channel_notices(&[], event, now), now).await;
+        self.notify_channels(&[], event, now).await;
     }
 
     /// Sends an alert's event to endpoints and to the channels for alerts.
     pub(crate) async fn notify_alert(&self, event: &Event, now: Timestamp) {
-        self.enqueue_notices(event, self.channel_notices(&self.notices.alerts, event, now), now).await;
+        self.notify_channels(&self.notices.alerts, event, now).await;
     }
 
-    async fn enqueue_notices(&self, event: &Event, notices: Vec<NewJob>, now: Timestamp) {
+    async fn notify_channels(&self, channels: &[Box<str>], event: &Event, now: Timestamp) {
         let mut jobs = self.callbacks(event, now);
-        jobs.extend(notices);
+        jobs.extend(self.channel_notices(channels, event, now));
         if jobs.is_empty() {
             return;
         }

@@ -158,20 +158,14 @@ impl Gate {
 }
 
 fn lifted(hold: &OutsideHold, reason: Option<&str>, actor: Option<&str>, now: Timestamp) -> AuditEvent {
+    let [kind, company, receiver] = hold.scope.parts();
     let scope = match &hold.scope {
         HeldScope::Provider => "all its jobs".to_owned(),
-        HeldScope::Company(company) => format!("company {company}"),
-        HeldScope::Receiver(company, Receiver::Endpoint(id)) => format!("company {company}, endpoint {id}"),
-        HeldScope::Receiver(company, Receiver::Host(host)) => format!("company {company}, host {host}"),
+        HeldScope::Company(_) => format!("company {company}"),
+        HeldScope::Receiver(..) => format!("company {company}, {kind} {receiver}"),
     };
-    let words = match reason {
-        Some(reason) => format!("{scope}: {reason}"),
-        None => scope,
-    };
+    let words = reason.map_or_else(|| scope.clone(), |reason| format!("{scope}: {reason}"));
     let mut audit = AuditEvent::about_provider(&hold.provider, AuditKind::HoldLifted, now);
-    audit.company_id = match &hold.scope {
-        HeldScope::Provider => None,
-        HeldScope::Company(company) | HeldScope::Receiver(company, _) => Some(company.as_str().into()),
-    };
+    audit.company_id = Some(company.into()).filter(|_| hold.scope != HeldScope::Provider);
     audit.by(actor).reason(words)
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::limit::{Limit, Quiet};
+use recado_core::limit::Quiet;
 use recado_core::{CompanyId, Timestamp};
 use recado_transport::Receiver;
 
@@ -209,7 +209,7 @@ impl Receivers {
 
     /// Returns the hold on a receiver at `now`.
     pub fn held(&self, id: &ReceiverId, now: Timestamp) -> Option<Quiet> {
-        self.known.lock().get(id)?.hold.read(|hold| hold.quiet(now))
+        self.known_hold(id)?.read(|hold| hold.quiet(now))
     }
 
     /// Returns the values that hold receivers back, of all that are known.

@@ -134,10 +134,6 @@ impl HeldLeases {
         ClaimUnderWay { held: self, lease_until }
     }
 
-    fn end_of(&self, token: LeaseToken) -> Option<Timestamp> {
-        self.leases.lock().ends.get(&token).copied()
-    }
-
     fn record_extended(&self, tokens: &[LeaseToken], answers: &[Extended]) {
         let mut leases = self.leases.lock();
         for (token, answer) in tokens.iter().zip(answers) {
@@ -226,7 +222,7 @@ impl HeldLeases {
     /// decides about the job, and nothing may be sent.
     pub async fn renew_if_ending(&self, lease: &HeldLease) -> bool {
         loop {
-            match self.end_of(lease.token) {
+            match self.leases.lock().ends.get(&lease.token).copied() {
                 None => return false,
                 Some(end) if end > self.next_beat() => return true,
                 Some(_) => {}

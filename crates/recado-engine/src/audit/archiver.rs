@@ -67,7 +67,7 @@ pub(crate) async fn run(trail: Arc<AuditTrail>, terms: TrailTerms) {
     let mut duties = Duties::default();
     loop {
         let (began, now) = (Instant::now(), trail.env.now());
-        let round = trail.archive_once(&terms).await;
+        let round = trail.archive_round(&mut *trail.archive.files.lock().await, &terms).await;
         let wait = match round {
             Ok(ArchiveRound::Copied { up_to }) => match trail.env.lifecycle.deliveries.is_empty() {
                 true => Duration::ZERO,
@@ -99,12 +99,6 @@ pub(crate) async fn run(trail: Arc<AuditTrail>, terms: TrailTerms) {
 }
 
 impl AuditTrail {
-    /// Copies one batch, if this node archives.
-    async fn archive_once(&self, terms: &TrailTerms) -> Result<ArchiveRound, TrailError> {
-        let mut writer = self.archive.files.lock().await;
-        self.archive_round(&mut writer, terms).await
-    }
-
     /// Copies what is left, and lets another node take over.
     async fn drain(&self, terms: &TrailTerms) {
         let mut writer = self.archive.files.lock().await;

@@ -79,14 +79,6 @@ impl LeaderState for AlertLease {
     }
 }
 
-/// Whose turn it is to run the alerts.
-enum Turn {
-    Ours,
-    /// This node runs the alerts from its next round on: until then the node before it may still be at it.
-    OursNextRound,
-    Theirs,
-}
-
 impl AlertRunner {
     pub(crate) fn new(
         terms: AlertTerms,
@@ -119,7 +111,7 @@ impl AlertRunner {
         watch: &mut LeaseWatch,
     ) -> Result<(), StoreError> {
         let shared = self.lease.kv.is_shared();
-        if (shared || held.is_none()) && !matches!(self.take(held, watch).await?, Turn::Ours) {
+        if (shared || held.is_none()) && !self.take(held, watch).await? {
             return Ok(());
         }
         let Some(lease) = held else { return Ok(()) };
@@ -146,31 +138,30 @@ impl AlertRunner {
         Ok(())
     }
 
-    /// Finds out whose turn it is. What another node wrote is taken in.
+    /// Returns true when it is this node's turn. What another node wrote is taken in.
     async fn take(
         &self,
         held: &mut Option<LeaderLease<AlertLease>>,
         watch: &mut LeaseWatch,
-    ) -> Result<Turn, StoreError> {
+    ) -> Result<bool, StoreError> {
         let now = self.env.now();
         let entry = self.lease.kv.kv_get(NAMESPACE, KEY, now).await?;
         let new = || AlertLease { node: Box::default(), until: now, state: AlertsState::default() };
         let state: AlertLease = entry.as_ref().and_then(read_entry).unwrap_or_else(new);
         let version = version_of(entry.as_ref());
         if held.as_ref().is_some_and(|held| held.version() == version) {
-            return Ok(Turn::Ours);
+            return Ok(true);
         }
         *self.alerts.lock() = Alerts::restore(self.terms.config.clone(), state.state.clone());
         *held = None;
-        let Some(mut lease) = self.lease.take(KEY, version, state, watch) else { return Ok(Turn::Theirs) };
+        let Some(mut lease) = self.lease.take(KEY, version, state, watch) else { return Ok(false) };
         // Where no other node competes, nothing is written before there is something to save.
-        let turn = match self.lease.kv.is_shared() {
-            false => Turn::Ours,
-            true if lease.save(now).await? => Turn::OursNextRound,
-            true => return Ok(Turn::Theirs),
-        };
-        *held = Some(lease);
-        Ok(turn)
+        let shared = self.lease.kv.is_shared();
+        if !shared || lease.save(now).await? {
+            *held = Some(lease);
+        }
+        // Where one does, it may still be at it: this node's turn begins with its next round.
+        Ok(!shared)
     }
 
     /// Tells the log, the stream and the channels for alerts, and a company's endpoints of what is about the company.

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use crate::admission::hold_reason::HoldReason;
 use crate::attempt::Attempts;
 use crate::attempt::leases::{ClaimHere, HeldClaim, HeldLease};
-use crate::clock::until;
 
 /// Taken over at a time.
 const SWEEP_JOBS_MAX: usize = 500;
@@ -55,7 +54,7 @@ pub(crate) async fn run_orphaned(attempts: Arc<Attempts>) {
 async fn rest_after(attempts: &Attempts, swept: Result<Swept, StoreError>, longest: Duration) -> bool {
     let wait = match swept {
         Ok(Swept { all: false, .. }) => Duration::ZERO,
-        Ok(Swept { next_at, .. }) => next_at.map_or(longest, |at| until(at, attempts.env.now()).min(longest)),
+        Ok(Swept { next_at, .. }) => next_at.map_or(longest, |at| at.since(attempts.env.now()).min(longest)),
         Err(StoreError::Broken(error)) => {
             attempts.env.lifecycle.fail_store(&error);
             return false;

@@ -142,12 +142,8 @@ impl<T: Replayable> SharedValue<T> {
             in_doubt: None,
             known_at: None,
         };
-        SharedValue {
-            namespace,
-            key: key.into(),
-            copy: Mutex::new(copy),
-            writing: tokio::sync::Mutex::default(),
-        }
+        let (copy, writing) = (Mutex::new(copy), tokio::sync::Mutex::default());
+        SharedValue { namespace, key: key.into(), copy, writing }
     }
 
     /// Reads the value as this process knows it.

@@ -116,9 +116,13 @@ enum BulkStep {
 impl Runner {
     async fn run(mut self) {
         loop {
-            let step =
-                if self.dlq.env.lifecycle.is_stopping() { self.release().await } else { self.step().await };
-            match step {
+            let lifecycle = &self.dlq.env.lifecycle;
+            if lifecycle.is_stopping() {
+                // So that the next process goes on at once; otherwise it takes over when the lease has run out.
+                let released = self.lease.release(self.dlq.env.now()).await;
+                return drop(released.map_err(|error| lifecycle.check(error)));
+            }
+            match self.step().await {
                 Ok(BulkStep::GoOn) => {}
                 Ok(BulkStep::Over) => return,
                 Err(StoreError::Broken(error)) => return self.dlq.env.lifecycle.fail_store(&error),
@@ -383,12 +387,6 @@ impl Runner {
             bulk.walk.in_hand.clear();
             write_entry(&*self.dlq.store, write(&bulk, Some(entry.version))?, now).await?;
         }
-        Ok(BulkStep::Over)
-    }
-
-    /// Lets go of it, so that the next process goes on at once.
-    async fn release(&mut self) -> Result<BulkStep, StoreError> {
-        self.lease.release(self.dlq.env.now()).await?;
         Ok(BulkStep::Over)
     }
 
