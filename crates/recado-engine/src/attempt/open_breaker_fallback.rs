@@ -1,6 +1,6 @@
 //! Handles a route's jobs while every provider of it is closed off, where its fallback says `open`.
 //!
-//! Jobs of other routes wait. These are taken from their lane as they come due and given up, put off or
+//! Jobs of other routes wait. These are taken from their lane as they come due and given up, postponed or
 //! marked, by the route's act, without a request and without spending an attempt. When the reset time is over
 //! the next job is the probe, and from then on the lane is the claimer's again. A process that dies in
 //! between leaves leases that run out, and the job comes again.

@@ -108,7 +108,8 @@ impl AuditTrail {
         lease.state.whole_until = Some(whole_until);
         // Where no other node could take it, there is nothing to renew.
         let lasts = !self.store.is_shared() || renewed.is_some_and(|at| at.elapsed() < HELD_FOR / 2);
-        if !(is_ours && lasts) && !self.save_lease(&mut lease).await? {
+        let needs_save = !is_ours || !lasts;
+        if needs_save && !self.save_lease(&mut lease).await? {
             return Ok(None);
         }
         self.archive.progress().reach = Reach::Here { whole_until };

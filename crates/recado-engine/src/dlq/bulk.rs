@@ -204,7 +204,7 @@ pub struct Bulk {
     held_until: Timestamp,
 }
 
-/// How many entries a bulk act is about, and what became of them.
+/// The number of entries that a bulk act is about, by what became of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkFigures {

@@ -70,7 +70,7 @@ async fn rest_after(attempts: &Attempts, swept: Result<Swept, StoreError>, longe
 async fn sweep_orphaned(attempts: &Arc<Attempts>, lookout: &mut TakeoverGate) -> Result<Swept, StoreError> {
     let time = attempts.leases.takeover_time().await?;
     let ended_by = lookout.look(time, RESPITE.min(attempts.leases.length));
-    // When the next lease ends is no news: its holder extends it before.
+    // The end of the next lease is no time to look: its holder extends it before.
     Ok(Swept { next_at: None, ..sweep(attempts, Pick::Orphaned, ended_by).await? })
 }
 

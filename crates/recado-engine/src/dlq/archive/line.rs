@@ -68,7 +68,7 @@ pub fn write(transfer: &JobSnapshot, exported_at: Option<Timestamp>) -> Option<S
     line.add("attempts", &entry.attempts)?;
     line.add("fingerprint", &entry.fingerprint)?;
     line.add("cause", &entry.cause)?;
-    // What comes back is dead.
+    // In exports; an entry that comes back is dead.
     line.add_some("state", exported_at.map(|_| &entry.state))?;
     line.add("priority", &job.priority.level())?;
     line.add("dueAt", &job.due_at)?;
