@@ -4,17 +4,14 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{BodyHash, JobId, NewJob, Payload, Priority, Random, Status, Timestamp, TraceParent};
+use recado_core::{BodyHash, JobId, NewJob, Payload, Priority, Status, Timestamp, TraceParent};
 use recado_observe::Fact;
-use recado_store::{Enqueued, JobStore, StoreError};
+use recado_store::{Enqueued, StoreError};
 
-use crate::clock::Clock;
-use crate::error::EngineError;
-use crate::lifecycle::Lifecycle;
-use crate::metrics::Metrics;
+use crate::environment::Environment;
+use crate::error::{EngineError, Result};
 use crate::notify::notices::caller_company;
-use crate::route::Routes;
-use crate::traces::{Attribute, OpenSpan, Traces};
+use crate::traces::{Attribute, OpenSpan};
 
 /// Jobs that go to the store in one request.
 const ENQUEUE_JOBS_MAX: usize = 1_000;
@@ -87,34 +84,25 @@ pub enum SubmitRefusal {
 /// Takes jobs in.
 #[derive(Debug)]
 pub struct Intake {
-    pub(crate) routes: Routes,
-    pub(crate) jobs: Arc<dyn JobStore>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) traces: Traces,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<Random>,
-    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) env: Arc<Environment>,
     /// A job's time to live when its caller names none.
     pub(crate) job_ttl: Duration,
 }
 
 impl Intake {
     /// Takes in submissions, each on its own merits. Answers in order, once all that is taken is durable.
-    pub async fn submit(
-        &self,
-        submissions: Vec<Submission>,
-    ) -> Result<Vec<Result<Accepted, SubmitRefusal>>, EngineError> {
-        if self.lifecycle.is_stopping() {
+    pub async fn submit(&self, submissions: Vec<Submission>) -> Result<Vec<Result<Accepted, SubmitRefusal>>> {
+        if self.env.lifecycle.is_stopping() {
             return Err(EngineError::Stopping);
         }
-        let now = self.clock.now();
+        let now = self.env.now();
         let mut answers = Vec::with_capacity(submissions.len());
         let mut jobs = Vec::with_capacity(submissions.len());
         for submission in submissions {
             match self.prepare(submission, now) {
                 Ok(mut job) => {
                     let about = (&job.id, &job.route, &job.company);
-                    let span = self.traces.open("enqueue", &mut job.traceparent, about, now);
+                    let span = self.env.traces.open("enqueue", &mut job.traceparent, about, now);
                     answers.push(Ok((job.id.clone(), span)));
                     jobs.push(job);
                 }
@@ -124,35 +112,37 @@ impl Intake {
         let mut stored = self.enqueue(jobs).await?.into_iter();
         let answer = |answer: Result<(JobId, Option<Box<OpenSpan>>), SubmitRefusal>| {
             let (job_id, span) = answer?;
-            let stored = stored.next();
-            if let Some(Ok(Enqueued::Accepted { .. } | Enqueued::Duplicate { .. })) = stored {
-                let duplicate = matches!(stored, Some(Ok(Enqueued::Duplicate { .. })));
-                self.traces.close(span, ("duplicate", Attribute::Flag(duplicate)));
-            }
-            match stored {
-                Some(Ok(Enqueued::Accepted { status })) => Ok(Accepted { job_id, status, duplicate: false }),
-                Some(Ok(Enqueued::Duplicate { status })) => Ok(Accepted { job_id, status, duplicate: true }),
-                Some(Ok(Enqueued::Conflict)) => Err(SubmitRefusal::Conflict { job_id }),
-                Some(Err(error)) => Err(SubmitRefusal::NotStored(error)),
-                None => Err(SubmitRefusal::NotStored(StoreError::Unavailable("it did not say".to_owned()))),
-            }
+            let (status, duplicate) = match stored.next() {
+                Some(Ok(Enqueued::Accepted { status })) => (status, false),
+                Some(Ok(Enqueued::Duplicate { status })) => (status, true),
+                Some(Ok(Enqueued::Conflict)) => return Err(SubmitRefusal::Conflict { job_id }),
+                Some(Err(error)) => return Err(SubmitRefusal::NotStored(error)),
+                None => {
+                    let error = StoreError::Unavailable("it did not say".to_owned());
+                    return Err(SubmitRefusal::NotStored(error));
+                }
+            };
+            self.env.traces.close(span, ("duplicate", Attribute::Flag(duplicate)));
+            Ok(Accepted { job_id, status, duplicate })
         };
         Ok(answers.into_iter().map(answer).collect())
     }
 
     /// Hands a large batch over in pieces, so that claims and settles get their turn in between. When the
     /// store stops half-way, what it took is answered as taken and the rest as not.
-    async fn enqueue(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued, StoreError>>, EngineError> {
+    async fn enqueue(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued, StoreError>>> {
         let asked = jobs.len();
         let mut answers = Vec::with_capacity(asked);
         while !jobs.is_empty() {
             let rest = jobs.split_off(jobs.len().min(ENQUEUE_JOBS_MAX));
-            match self.jobs.enqueue(jobs).await {
+            match self.env.jobs.enqueue(jobs).await {
                 Ok(stored) => answers.extend(stored.into_iter().map(Ok)),
                 Err(error) => {
                     if matches!(error, StoreError::Full(_)) {
                         // Only what callers hear: a notice of ours that did not fit would cause an alert by itself.
-                        self.metrics.record(&Fact::WritesRejected { writes: (asked - answers.len()) as u64 });
+                        self.env
+                            .metrics
+                            .record(&Fact::WritesRejected { writes: (asked - answers.len()) as u64 });
                     }
                     if answers.is_empty() {
                         return Err(error.into());
@@ -169,7 +159,7 @@ impl Intake {
     /// Everything wrong with a submission, without taking it in. For callers that have faults of their own
     /// to report beside these.
     pub fn faults_of(&self, submission: Submission) -> Vec<(String, String)> {
-        self.prepare(submission, self.clock.now()).err().unwrap_or_default()
+        self.prepare(submission, self.env.now()).err().unwrap_or_default()
     }
 
     /// Checks everything and reports every fault at once.
@@ -178,7 +168,7 @@ impl Intake {
         let mut fault = |pointer: &str, message: String| faults.push((pointer.to_owned(), message));
 
         let id = match submission.job_id.as_deref() {
-            None => Some(JobId::trusted(self.random.uuid_v7(now).to_string())),
+            None => Some(JobId::trusted(self.env.random.uuid_v7(now).to_string())),
             Some(id) if is_reserved(id) => {
                 fault("/jobId", format!("`{id}` is a word of the API's own paths; choose another id"));
                 None
@@ -201,8 +191,8 @@ impl Intake {
                 fault(pointer, wrong);
             }
         }
-        let route = self.routes.get(&submission.route);
-        if let Some(why) = self.routes.why_undeliverable(&submission.route) {
+        let route = self.env.routes.get(&submission.route);
+        if let Some(why) = self.env.routes.why_undeliverable(&submission.route) {
             fault("/route", why);
         }
         let priority = match submission.priority {

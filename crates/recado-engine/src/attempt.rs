@@ -29,36 +29,26 @@ pub mod worker_leases;
 
 use std::sync::Arc;
 
-use recado_core::Random;
-use recado_store::{Inspect, JobStore};
+use recado_store::{Inspect, KeyValue};
 
 use crate::admission::gate::Gate;
 use crate::attempt::leases::HeldLeases;
 use crate::attempt::shortage::Shortages;
-use crate::clock::Clock;
-use crate::lifecycle::Lifecycle;
-use crate::metrics::Metrics;
+use crate::environment::Environment;
 use crate::metrics::dead_letter_rate::DeadLetterRate;
 use crate::notify::Notifier;
-use crate::route::Routes;
-use crate::traces::Traces;
 
 /// Makes attempts at jobs, and settles them.
 #[derive(Debug)]
 pub struct Attempts {
-    pub(crate) routes: Routes,
+    pub(crate) env: Arc<Environment>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) leases: Arc<HeldLeases>,
-    pub(crate) jobs: Arc<dyn JobStore>,
     pub(crate) inspect: Arc<dyn Inspect>,
+    pub(crate) kv: Arc<dyn KeyValue>,
     pub(crate) notifier: Arc<Notifier>,
-    pub(crate) metrics: Arc<Metrics>,
     pub(crate) dead_letter_rate: Arc<DeadLetterRate>,
-    pub(crate) traces: Traces,
     pub(crate) shortages: Shortages,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<Random>,
-    pub(crate) lifecycle: Arc<Lifecycle>,
     /// Consecutive jobs of one company before the next one's turn.
     pub(crate) turn_jobs: u32,
 }

@@ -27,19 +27,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_audit::Trail;
-use recado_core::Random;
 use recado_core::Timestamp;
 use recado_store::{KeyValue, Namespace, Store, StoreError};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::audit::lease::ArchiverState;
 use crate::audit::reads::Reads;
-use crate::clock::Clock;
 use crate::dlq::DeadLetters;
+use crate::environment::Environment;
 use crate::error::TrailError;
-use crate::lifecycle::Lifecycle;
-use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::shared::leader::LeaseWatch;
 
@@ -60,13 +57,8 @@ pub struct TrailTerms {
 }
 
 /// The files, while this node writes them.
-#[derive(Debug, Default)]
-pub(crate) struct ArchiveWriter {
-    files: Option<Files>,
-}
-
 #[derive(Debug)]
-struct Files {
+pub(crate) struct Files {
     trail: Trail,
     /// The store's name in the files.
     store: Box<str>,
@@ -84,18 +76,18 @@ impl Files {
 pub(crate) struct AuditArchive {
     terms: Option<TrailTerms>,
     /// One at a time: archiving, erasing, or reading the progress of both sides.
-    writer: Mutex<ArchiveWriter>,
-    reach: parking_lot::Mutex<Reach>,
-    lease: parking_lot::Mutex<LeaseState>,
-    lateness: parking_lot::Mutex<Lateness>,
+    files: Mutex<Option<Files>>,
+    progress: parking_lot::Mutex<ArchiveProgress>,
 }
 
-/// The archiver's lease as this process knows it.
+/// The archiver's lease and the progress of the files, as this process knows them.
 #[derive(Debug, Default)]
-struct LeaseState {
+struct ArchiveProgress {
+    reach: Reach,
     watch: LeaseWatch,
-    /// Time at which this process wrote the entry last.
+    /// Time at which this process wrote the entry of the lease last.
     renewed: Option<Instant>,
+    lateness: Lateness,
 }
 
 /// Lateness of the files, measured by the monotonic clock since they were last seen to become whole up to some time.
@@ -108,11 +100,13 @@ struct Lateness {
     seen: Instant,
 }
 
-impl Lateness {
-    fn new() -> Self {
+impl Default for Lateness {
+    fn default() -> Self {
         Lateness { whole_until: None, late: Duration::ZERO, seen: Instant::now() }
     }
+}
 
+impl Lateness {
     /// Takes in how far the files are, if that is known; returns how late they are.
     fn measure(&mut self, whole_until: Option<Timestamp>, now: Timestamp) -> Duration {
         if let Some(whole_until) = whole_until {
@@ -127,9 +121,10 @@ impl Lateness {
 }
 
 /// The progress of the files, as this process knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Reach {
     /// Since the start the store could not be asked who writes them.
+    #[default]
     Unknown,
     /// This node writes them, and all that happened before this is in them.
     Here { whole_until: Timestamp },
@@ -139,50 +134,22 @@ enum Reach {
 
 impl AuditArchive {
     pub fn new(terms: Option<TrailTerms>) -> Self {
-        let reach = parking_lot::Mutex::new(Reach::Unknown);
-        let lateness = parking_lot::Mutex::new(Lateness::new());
-        AuditArchive {
-            terms,
-            writer: Mutex::default(),
-            reach,
-            lease: parking_lot::Mutex::default(),
-            lateness,
-        }
+        AuditArchive { terms, files: Mutex::default(), progress: parking_lot::Mutex::default() }
     }
 
-    pub fn terms(&self) -> Option<&TrailTerms> {
-        self.terms.as_ref()
-    }
-
-    fn reach(&self) -> Reach {
-        *self.reach.lock()
-    }
-
-    fn set_reach(&self, reach: Reach) {
-        *self.reach.lock() = reach;
-    }
-
-    fn lease(&self) -> parking_lot::MutexGuard<'_, LeaseState> {
-        self.lease.lock()
-    }
-
-    async fn writer(&self) -> MutexGuard<'_, ArchiveWriter> {
-        self.writer.lock().await
+    fn progress(&self) -> parking_lot::MutexGuard<'_, ArchiveProgress> {
+        self.progress.lock()
     }
 }
 
 /// The audit trail: archived, searched, and erased from.
 #[derive(Debug)]
 pub struct AuditTrail {
+    pub(crate) env: Arc<Environment>,
     pub(crate) archive: AuditArchive,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dlq: Arc<DeadLetters>,
     pub(crate) notifier: Arc<Notifier>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<Random>,
-    pub(crate) lifecycle: Arc<Lifecycle>,
-    pub(crate) node: Box<str>,
     /// Time that ended jobs are remembered.
     pub(crate) jobs_kept: Duration,
     pub(crate) reads: Reads,
@@ -192,7 +159,7 @@ impl AuditTrail {
     /// Lag of the files, whichever node writes them. Absent where no trail is kept, and while another node
     /// writes them that cannot be asked or does not say.
     pub(crate) async fn lateness(&self, now: Timestamp) -> Option<Duration> {
-        self.archive.terms()?;
+        self.archive.terms.as_ref()?;
         let stored = match self.store.is_shared() {
             true => ArchiverState::read(&*self.store, now).await.unwrap_or_else(|error| {
                 tracing::debug!(%error, "cannot read how far the audit trail's files are");
@@ -201,13 +168,14 @@ impl AuditTrail {
             false => None,
         };
         let stored = stored.and_then(|state| state.whole_until);
-        let whole_until = match self.archive.reach() {
+        let mut progress = self.archive.progress();
+        let whole_until = match progress.reach {
             // The entry is written only now and then; or this node lost its place, and does not know yet.
             Reach::Here { whole_until } => stored.max(Some(whole_until)),
             Reach::Unknown => stored,
             Reach::Elsewhere => Some(stored?),
         };
-        Some(self.archive.lateness.lock().measure(whole_until, now))
+        Some(progress.lateness.measure(whole_until, now))
     }
 }
 
@@ -219,4 +187,16 @@ pub async fn archived_in(kv: &dyn KeyValue, now: Timestamp) -> Result<BTreeMap<u
 /// Runs what blocks on files where that is allowed.
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, TrailError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| TrailError::CutOff)
+}
+
+/// Works on the trail's files where blocking is allowed, and gives them back with the result.
+async fn on_files<T: Send + 'static>(
+    mut files: Files,
+    work: impl FnOnce(&mut Trail) -> T + Send + 'static,
+) -> Result<(Files, T), TrailError> {
+    off_thread(move || {
+        let done = work(&mut files.trail);
+        (files, done)
+    })
+    .await
 }

@@ -25,7 +25,7 @@ const CLOCK_LOOK_EVERY: Duration = Duration::from_millis(500);
 /// what it waits for. Without a time it sleeps for ever.
 pub(crate) async fn sleep_until(clock: &dyn Clock, at: Option<Timestamp>) {
     let Some(at) = at else { return std::future::pending().await };
-    let mut left = until(at, clock.now());
+    let mut left = at.since(clock.now());
     loop {
         let step = left.min(CLOCK_LOOK_EVERY);
         tokio::time::sleep(step).await;
@@ -34,11 +34,6 @@ pub(crate) async fn sleep_until(clock: &dyn Clock, at: Option<Timestamp>) {
             return;
         }
     }
-}
-
-/// Time from `now` until `at`, for tokio's timers.
-pub fn until(at: Timestamp, now: Timestamp) -> Duration {
-    at.since(now)
 }
 
 #[derive(Debug, Default, Clone, Copy)]

@@ -16,19 +16,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use recado_core::{Random, RouteName};
-use recado_store::{JobStore, Store};
+use recado_core::RouteName;
+use recado_store::Store;
 use tokio::sync::Notify;
 
 use crate::admission::gate::Gate;
-use crate::clock::Clock;
 use crate::dlq::archive::Archive;
 use crate::dlq::auto_replay::AutoReplay;
-use crate::lifecycle::Lifecycle;
-use crate::metrics::Metrics;
+use crate::environment::Environment;
 use crate::metrics::dead_letter_rate::DeadLetterRate;
 use crate::notify::Notifier;
-use crate::route::Routes;
 
 /// Terms of the dead letter queue.
 #[derive(Clone, Debug)]
@@ -50,19 +47,12 @@ impl Default for DeadLetterTerms {
 #[derive(Debug)]
 pub struct DeadLetters {
     pub(crate) terms: DeadLetterTerms,
-    pub(crate) routes: Routes,
+    pub(crate) env: Arc<Environment>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) store: Arc<dyn Store>,
-    /// Writes of jobs, counted.
-    pub(crate) jobs: Arc<dyn JobStore>,
     pub(crate) notifier: Arc<Notifier>,
-    pub(crate) metrics: Arc<Metrics>,
     /// Dead letters that came in each hour.
     pub rate: Arc<DeadLetterRate>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<Random>,
-    pub(crate) lifecycle: Arc<Lifecycle>,
-    pub(crate) node: Box<str>,
     /// The audit trail's files, which name the persons that were erased.
     pub(crate) trail_dir: Option<PathBuf>,
     /// Wakes when a bulk act began or was stopped.

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{AuditEvent, AuditKind, EventKind, Fault, Random};
+use recado_core::{AuditEvent, AuditKind, EventKind, Fault};
 use recado_store::AuditLog;
 use recado_transport_webhook::{Secret, TestResult, Webhook};
 
 use crate::admission::gate::Gate;
-use crate::clock::Clock;
+use crate::environment::Environment;
 use crate::notify::Notifier;
-use crate::notify::endpoints::{Endpoint, EndpointChange, EndpointError, NewEndpoint};
+use crate::notify::endpoints::{Endpoint, EndpointChange, EndpointError};
 use crate::notify::notices::caller_company;
 
 /// As long as a delivery may take.
@@ -59,8 +59,7 @@ pub struct EndpointAdmin {
     /// The transport that delivers to endpoints, if there is one.
     pub(crate) webhook: Option<Arc<Webhook>>,
     pub(crate) audit: Arc<dyn AuditLog>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<Random>,
+    pub(crate) env: Arc<Environment>,
 }
 
 impl EndpointAdmin {
@@ -78,26 +77,16 @@ impl EndpointAdmin {
         if draft.url.is_none() {
             fault::<()>(&mut faults, "/url", "is missing; write where the company listens".to_owned());
         }
-        let change = self.checked(draft, &mut faults)?;
-        let (Some(company_id), Some(url), true) = (company, change.url, faults.is_empty()) else {
+        let mut change = self.checked(draft, &mut faults)?;
+        let (Some(company), true) = (company, faults.is_empty()) else {
             return Err(EndpointRefusal::Invalid(faults));
         };
-        let new = NewEndpoint {
-            company_id,
-            url,
-            description: change.description.filter(|text| !text.is_empty()),
-            events: change.events.unwrap_or_default(),
-            secret: match change.secret {
-                Some(secret) => secret,
-                None => Secret::generate(random()?),
-            },
-        };
-        let now = self.clock.now();
-        let endpoint = self
-            .notifier
-            .endpoints
-            .add(&*self.notifier.kv, new, actor, self.random.uuid_v7(now), now)
-            .await?;
+        if change.secret.is_none() {
+            change.secret = Some(Secret::generate(random()?));
+        }
+        change.enabled = None;
+        let id = self.env.random.uuid_v7(self.env.now());
+        let endpoint = self.notifier.endpoints.add(company, change, actor, id).await?;
         tracing::info!(endpointId = %endpoint.id, companyId = %endpoint.company_id, actor, "Endpoint added");
         Ok(endpoint)
     }
@@ -117,8 +106,7 @@ impl EndpointAdmin {
             return Err(EndpointRefusal::Invalid(faults));
         }
         let before = self.notifier.endpoints.get(id);
-        let endpoint =
-            self.notifier.endpoints.change(&*self.notifier.kv, id, change, actor, self.clock.now()).await?;
+        let endpoint = self.notifier.endpoints.change(id, change, actor).await?;
         if before.is_none_or(|before| before.url != endpoint.url) {
             self.gate.drop_endpoint_holds(&endpoint.company_id, id);
         }
@@ -127,7 +115,7 @@ impl EndpointAdmin {
     }
 
     pub async fn remove(&self, id: &str, actor: &str) -> Result<(), EndpointRefusal> {
-        let company = self.notifier.endpoints.remove(&*self.notifier.kv, id, actor, self.clock.now()).await?;
+        let company = self.notifier.endpoints.remove(id, actor).await?;
         self.gate.drop_endpoint_holds(&company, id);
         tracing::info!(endpointId = id, actor, "Endpoint removed");
         Ok(())
@@ -135,10 +123,10 @@ impl EndpointAdmin {
 
     /// Posts a signed test at once. It neither counts nor is repeated. It is on record before it goes out.
     pub async fn test(&self, id: &str, actor: &str) -> Result<Tested, EndpointRefusal> {
-        let now = self.clock.now();
+        let now = self.env.now();
         let endpoint = self.notifier.endpoints.get(id).ok_or(EndpointError::Unknown)?;
         let target = endpoint.target(now).ok_or(EndpointError::Unknown)?;
-        let message = format!("test_{}", self.random.uuid_v7(now).to_simple());
+        let message = format!("test_{}", self.env.random.uuid_v7(now).to_simple());
         let webhook = self.webhook()?;
         let audit = AuditEvent::about_endpoint(id, &endpoint.company_id, AuditKind::EndpointTested, now);
         self.audit.record(vec![audit.by(Some(actor))]).await.map_err(EndpointError::from)?;

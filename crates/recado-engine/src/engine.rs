@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::classify::HOLD_MAX_DEFAULT;
-use recado_core::{Random, RouteName, Timestamp};
-use recado_store::{AuditLog, Inspect, JobStore, KeyValue, KvEntry, Namespace, Retention, Store, StoreError};
+use recado_core::{Random, Timestamp};
+use recado_store::{AuditLog, Inspect, KeyValue, KvEntry, Namespace, Retention, Store, StoreError};
 use recado_transport::TransportKind;
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
@@ -18,7 +19,7 @@ use crate::accept::Intake;
 use crate::admission::breaker::Source;
 use crate::admission::control::ROUTES;
 use crate::admission::deferrals::Deferrals;
-use crate::admission::gate::{self, Gate, GateSync};
+use crate::admission::gate::{self, Gate};
 use crate::admission::provider::{Provider, ProviderTerms};
 use crate::admission::tenant_limits::Tenants;
 use crate::attempt::leases::{HeldLeases, run_heartbeat};
@@ -31,21 +32,19 @@ use crate::dlq::{DeadLetterTerms, DeadLetters, archive, auto_replay, bulk};
 use crate::duties::alerts::{AlertRunner, AlertTerms};
 use crate::duties::gauges::{GaugeReader, LastReading};
 use crate::duties::nodes::{NodeInfo, Nodes};
-use crate::duties::pruner::Pruner;
-use crate::duties::rescuer;
+use crate::duties::{pruner, rescuer};
 use crate::endpoint_admin::EndpointAdmin;
+use crate::environment::Environment;
 use crate::error::StopError;
-use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
 use crate::metrics::dead_letter_rate::DeadLetterRate;
 use crate::metrics::instrumented_store::InstrumentedStore;
 use crate::notify::Notifier;
 use crate::notify::accounts::Accounts;
-use crate::notify::direct_send::DirectSender;
 use crate::notify::endpoints::EndpointRegistry;
 use crate::notify::events::Events;
 use crate::notify::notices::Notices;
-use crate::route::{Carrier, Routes};
+use crate::route::{Carrier, Route, Routes};
 use crate::shared::sync;
 use crate::shared::value::{SharedStore, SharedValue};
 use crate::tiss_decision::TissDecisions;
@@ -114,13 +113,14 @@ impl Parts {
         random: impl Into<Arc<Random>>,
     ) -> Self {
         let endpoints = Arc::new(EndpointRegistry::new(clock.clone()));
+        let accounts = Accounts::new(store.clone(), clock.clone());
         Parts {
             store,
             routes,
             settings,
             endpoints,
             webhook: None,
-            accounts: Accounts::default(),
+            accounts,
             tenants: Tenants::default(),
             providers: BTreeMap::new(),
             found: Vec::new(),
@@ -141,8 +141,10 @@ impl Parts {
         for namespace in gate::NAMESPACES {
             self.found.push((namespace, self.store.kv_list(namespace, now).await?));
         }
-        self.endpoints.reload(&*self.store, now).await?;
-        self.accounts.reload(&*self.store, now).await
+        let kv: Arc<dyn KeyValue> = self.store.clone();
+        self.endpoints.connect(&kv);
+        self.endpoints.reload().await?;
+        self.accounts.reload().await
     }
 }
 
@@ -169,9 +171,8 @@ pub struct Rooms {
     pub alerts: Arc<AlertRunner>,
     pub nodes: Arc<Nodes>,
     settings: Settings,
-    routes: Routes,
     store: Arc<dyn Store>,
-    lifecycle: Arc<Lifecycle>,
+    env: Arc<Environment>,
 }
 
 impl Deref for Engine {
@@ -193,21 +194,20 @@ impl Engine {
     }
 
     fn start_tasks(&self, found: &[(Namespace, Vec<KvEntry>)], trail: Option<TrailTerms>) {
-        let Rooms { attempts, gate, dlq, lifecycle, store, .. } = &**self;
+        let Rooms { attempts, gate, dlq, env, store, .. } = &**self;
         for (namespace, entries) in found {
             // No task writes yet that could be too busy to listen.
             let _ = gate.take_in(*namespace, entries, Instant::now(), Source::BeforeStart);
         }
-        let duties = &lifecycle.duties;
-        for route in self.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
+        let (lifecycle, duties) = (&env.lifecycle, &env.lifecycle.duties);
+        for route in env.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             duties.spawn(claimer::run(attempts.clone(), route.clone()));
         }
-        for route in self.routes.iter().filter(|route| route.fallback.acts_on_open()) {
+        for route in env.routes.iter().filter(|route| route.fallback.acts_on_open()) {
             duties.spawn(open_breaker_fallback::run(attempts.clone(), route.clone()));
         }
         if let Some(changes) = store.kv_changes() {
-            let rooms: Vec<Arc<dyn sync::Synced>> =
-                vec![Arc::new(GateSync(gate.clone())), self.notifier.clone()];
+            let rooms: Vec<Arc<dyn sync::Synced>> = vec![Arc::new(gate.clone()), self.notifier.clone()];
             duties.spawn(sync::run(store.clone(), rooms, lifecycle.clone(), changes));
         }
         duties.spawn(rescuer::run_orphaned(attempts.clone()));
@@ -218,15 +218,8 @@ impl Engine {
         if let Some(terms) = trail {
             lifecycle.heartbeat.spawn(archiver::run(self.audit.clone(), terms));
         }
-        let pruner = Pruner {
-            jobs: attempts.jobs.clone(),
-            metrics: self.metrics.clone(),
-            clock: attempts.clock.clone(),
-            lifecycle: lifecycle.clone(),
-            retention: self.settings.retention.clone(),
-            dead_letter_ttl: self.settings.dead_letter_ttl,
-        };
-        duties.spawn(pruner.run());
+        let Settings { retention, dead_letter_ttl, .. } = self.settings.clone();
+        duties.spawn(pruner::run(env.clone(), retention, dead_letter_ttl));
         duties.spawn(dlq.rate.clone().run(lifecycle.clone()));
         duties.spawn(self.alerts.clone().run());
         duties.spawn(bulk::run(dlq.clone()));
@@ -249,7 +242,7 @@ impl Engine {
     /// A delivery that has not ended by then keeps its lease and comes back as an orphan at the next start:
     /// it may have been sent, so it is not thrown away and not called delivered, and the stop is an error.
     pub async fn stop_by(&self, deadline: Instant) -> Result<(), StopError> {
-        let lifecycle = &self.lifecycle;
+        let lifecycle = &self.env.lifecycle;
         lifecycle.stopping.cancel();
         let work_ends = async {
             lifecycle.duties.close();
@@ -280,7 +273,8 @@ impl Engine {
             Ok(closed) => closed?,
             Err(_) => return Err(StoreError::Unavailable("it was not closed in time".to_owned()).into()),
         }
-        match (lifecycle.unwritten_outcomes(), lifecycle.abandoned_deliveries()) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        match (count(&lifecycle.unwritten_outcomes), count(&lifecycle.abandoned_deliveries)) {
             (0, 0) => Ok(()),
             (outcomes, deliveries) => Err(StopError::Unfinished { outcomes, deliveries }),
         }
@@ -288,7 +282,7 @@ impl Engine {
 
     /// Resolves when the store has failed for good, with the reason.
     pub async fn broken(&self) -> String {
-        self.lifecycle.store_failure().await
+        self.env.lifecycle.store_failure().await
     }
 
     /// Tells the channels for alerts that the store has failed, as far as they can be reached at once.
@@ -300,7 +294,7 @@ impl Engine {
     async fn warn_of_stranded_jobs(self) {
         let Ok(counts) = self.store.counts(self.now()).await else { return };
         for (route, jobs) in counts.waiting_by_route {
-            if let Some(why) = self.routes.why_undeliverable(route.as_str()) {
+            if let Some(why) = self.env.routes.why_undeliverable(route.as_str()) {
                 tracing::warn!(route = %route, jobs, why, "Jobs wait for a route that cannot deliver; they go to the dead letter queue when they expire");
             }
         }
@@ -309,11 +303,11 @@ impl Engine {
 
 impl Rooms {
     pub fn is_stopping(&self) -> bool {
-        self.lifecycle.is_stopping()
+        self.env.lifecycle.is_stopping()
     }
 
     pub fn routes(&self) -> &Routes {
-        &self.routes
+        &self.env.routes
     }
 
     pub fn settings(&self) -> &Settings {
@@ -326,161 +320,114 @@ impl Rooms {
     }
 
     pub fn now(&self) -> Timestamp {
-        self.attempts.clock.now()
+        self.env.now()
     }
 }
 
 /// Makes the rooms, lower ones first.
 fn wire(parts: Parts) -> Rooms {
     let Parts { store, settings, endpoints, tenants, accounts, clock, random, .. } = parts;
+    let (kv, audit_log): (Arc<dyn KeyValue>, Arc<dyn AuditLog>) = (store.clone(), store.clone());
     let routes = parts.routes.with_unknown(settings.dead_letter_ttl, settings.crashes_max);
-    let lifecycle = Arc::<Lifecycle>::default();
     let metrics = Arc::new(Metrics::new(routes.names(), clock.clone()));
-    let (inspect, kv, audit_log): (Arc<dyn Inspect>, Arc<dyn KeyValue>, Arc<dyn AuditLog>) =
-        (store.clone(), store.clone(), store.clone());
-    let jobs: Arc<dyn JobStore> = Arc::new(InstrumentedStore::new(store.clone(), metrics.clone()));
-    let traces = Traces::new(parts.tracer, random.clone());
-    let rate = Arc::new(DeadLetterRate::new(kv.clone(), clock.clone()));
+    let env = Arc::new(Environment {
+        node: settings.node.clone(),
+        jobs: InstrumentedStore::new(store.clone(), metrics.clone()),
+        traces: Traces::new(parts.tracer, random.clone()),
+        lifecycle: Arc::default(),
+        metrics: metrics.clone(),
+        routes,
+        clock,
+        random,
+    });
+    let rate = Arc::new(DeadLetterRate::new(kv.clone(), env.clock.clone()));
 
-    endpoints.share(&kv);
-    let webhooks = routes.iter().filter(|route| route.has_transport(TransportKind::Webhook));
+    endpoints.connect(&kv);
+    let webhooks = env.routes.iter().filter(|route| route.has_transport(TransportKind::Webhook));
     let callback_route = webhooks.min_by_key(|route| route.name.as_str() != "webhook");
     let notifier = Arc::new(Notifier {
+        env: env.clone(),
         events: Events::default(),
         endpoints,
         accounts,
         notices: settings.notices.clone(),
         callback_route: callback_route.map(|route| route.name.clone()),
         job_ttl: settings.job_ttl,
-        jobs: jobs.clone(),
-        kv: kv.clone(),
-        clock: clock.clone(),
-        direct: DirectSender {
-            routes: routes.clone(),
-            clock: clock.clone(),
-            random: random.clone(),
-            lifecycle: lifecycle.clone(),
-        },
     });
 
-    let route_names = routes.iter().map(|route| &route.name);
-    let route_control = |name: &RouteName| (name.clone(), Arc::new(SharedValue::new(ROUTES, name.as_str())));
+    let route_control =
+        |route: &Arc<Route>| (route.name.clone(), Arc::new(SharedValue::new(ROUTES, route.name.as_str())));
     let gate = Arc::new(Gate {
-        providers: providers_of(&routes, &parts.providers),
+        env: env.clone(),
+        providers: providers_of(&env.routes, &parts.providers),
         tenants,
-        route_controls: route_names.map(route_control).collect(),
+        route_controls: env.routes.iter().map(route_control).collect(),
         deferrals: Deferrals::default(),
         changed: Notify::new(),
-        shared: Arc::new(SharedStore::new(kv.clone(), audit_log.clone(), clock.clone(), lifecycle.clone())),
+        shared: Arc::new(SharedStore {
+            kv: kv.clone(),
+            audit: audit_log.clone(),
+            clock: env.clock.clone(),
+            lifecycle: env.lifecycle.clone(),
+        }),
         kv: kv.clone(),
         notifier: notifier.clone(),
-        metrics: metrics.clone(),
-        clock: clock.clone(),
-        lifecycle: lifecycle.clone(),
-        routes: routes.clone(),
     });
 
-    let (node, lease) = (settings.node.clone(), settings.lease);
-    let leases =
-        Arc::new(HeldLeases::new(jobs.clone(), clock.clone(), lifecycle.clone(), node.clone(), lease));
+    let leases = Arc::new(HeldLeases::new(env.clone(), settings.lease));
     let attempts = Arc::new(Attempts {
-        routes: routes.clone(),
+        env: env.clone(),
         gate: gate.clone(),
         leases: leases.clone(),
-        jobs: jobs.clone(),
-        inspect: inspect.clone(),
+        inspect: store.clone(),
+        kv: kv.clone(),
         notifier: notifier.clone(),
-        metrics: metrics.clone(),
         dead_letter_rate: rate.clone(),
-        traces: traces.clone(),
         shortages: Shortages::default(),
-        clock: clock.clone(),
-        random: random.clone(),
-        lifecycle: lifecycle.clone(),
         turn_jobs: settings.turn_jobs,
     });
 
     let dlq = Arc::new(DeadLetters {
+        env: env.clone(),
         terms: parts.dead_letters,
-        routes: routes.clone(),
         gate: gate.clone(),
         store: store.clone(),
-        jobs: jobs.clone(),
         notifier: notifier.clone(),
-        metrics: metrics.clone(),
         rate,
-        clock: clock.clone(),
-        random: random.clone(),
-        lifecycle: lifecycle.clone(),
-        node: node.clone(),
         trail_dir: parts.trail.as_ref().map(|terms| terms.dir.clone()),
         bulk_changed: Notify::new(),
     });
     let audit = Arc::new(AuditTrail {
+        env: env.clone(),
         archive: AuditArchive::new(parts.trail),
         store: store.clone(),
         dlq: dlq.clone(),
         notifier: notifier.clone(),
-        metrics: metrics.clone(),
-        clock: clock.clone(),
-        random: random.clone(),
-        lifecycle: lifecycle.clone(),
-        node: node.clone(),
         jobs_kept: settings.retention.ended_max_age,
         reads: Reads::default(),
     });
     let gauges = Arc::new(GaugeReader {
-        inspect,
+        env: env.clone(),
         attempts: attempts.clone(),
         audit: audit.clone(),
-        gate: gate.clone(),
-        metrics: metrics.clone(),
-        clock: clock.clone(),
         last: LastReading::default(),
     });
-    let alerts = AlertRunner::new(
-        parts.alerts,
-        kv.clone(),
-        node.clone(),
-        gauges.clone(),
-        notifier.clone(),
-        lifecycle.clone(),
-    );
+    let alerts = AlertRunner::new(parts.alerts, kv.clone(), gauges.clone(), notifier.clone());
     Rooms {
-        intake: Intake {
-            routes: routes.clone(),
-            jobs,
-            metrics: metrics.clone(),
-            traces,
-            clock: clock.clone(),
-            random: random.clone(),
-            lifecycle: lifecycle.clone(),
-            job_ttl: settings.job_ttl,
-        },
+        intake: Intake { env: env.clone(), job_ttl: settings.job_ttl },
         endpoint_admin: EndpointAdmin {
+            env: env.clone(),
             notifier: notifier.clone(),
             gate: gate.clone(),
             webhook: parts.webhook,
             audit: audit_log.clone(),
-            clock: clock.clone(),
-            random: random.clone(),
         },
-        tiss: TissDecisions {
-            routes: routes.clone(),
-            audit: audit_log,
-            metrics: metrics.clone(),
-            notifier: notifier.clone(),
-            clock: clock.clone(),
-            random,
-        },
+        tiss: TissDecisions { env: env.clone(), audit: audit_log, notifier: notifier.clone() },
         nodes: Arc::new(Nodes {
-            node,
+            env: env.clone(),
             info: parts.info,
-            started_at: metrics.started_at(),
             kv,
             leases,
-            clock,
-            lifecycle: lifecycle.clone(),
             ended_at_beats: Mutex::new(VecDeque::from([0])),
         }),
         alerts: Arc::new(alerts),
@@ -492,9 +439,8 @@ fn wire(parts: Parts) -> Rooms {
         metrics,
         gauges,
         settings,
-        routes,
         store,
-        lifecycle,
+        env,
     }
 }
 
@@ -508,24 +454,21 @@ fn providers_of(
     routes: &Routes,
     terms: &BTreeMap<Box<str>, ProviderTerms>,
 ) -> BTreeMap<Box<str>, Arc<Provider>> {
-    let mut concurrency: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut longest_waits: BTreeMap<&str, Duration> = BTreeMap::new();
+    let mut found: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
     for route in routes.iter() {
         for name in route.providers() {
-            let known = concurrency.entry(name).or_default();
-            *known = (*known).max(route.concurrency);
-            let wait = longest_waits.entry(name).or_default();
-            *wait = (*wait).max(route.classifier.longest_wait());
+            let (concurrency, longest_wait) = found.entry(name).or_default();
+            *concurrency = route.concurrency.max(*concurrency);
+            *longest_wait = route.classifier.longest_wait().max(*longest_wait);
         }
     }
     // Some are for calls alone that the product makes by itself.
     for (name, known) in terms {
-        concurrency.entry(name).or_insert(known.concurrency);
+        found.entry(name).or_insert((known.concurrency, HOLD_MAX_DEFAULT));
     }
-    let provider = |(name, concurrency): (&str, usize)| {
+    let provider = |(name, (concurrency, longest_wait)): (&str, _)| {
         let terms = terms.get(name).copied().unwrap_or(ProviderTerms::plain(concurrency));
-        let longest_wait = longest_waits.get(name).copied().unwrap_or(HOLD_MAX_DEFAULT);
         (name.into(), Arc::new(Provider::new(name, terms, longest_wait)))
     };
-    concurrency.into_iter().map(provider).collect()
+    found.into_iter().map(provider).collect()
 }

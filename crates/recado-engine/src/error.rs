@@ -2,6 +2,9 @@
 
 use recado_store::StoreError;
 
+/// The result of a call that fails with an [`EngineError`], unless it names another error.
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(transparent)]

@@ -10,6 +10,7 @@
 //! | [`route`] [`send`] | what a route is; one call to a transport |
 //! | [`shared`] | state that all nodes share |
 //! | [`metrics`] [`traces`] | what is counted and traced |
+//! | [`environment`] | what all rooms below use and none owns |
 //! | [`notify`] | events, callbacks, notices, marked accounts |
 //! | [`admission`] | whether a delivery may start: breaker, limits, pauses, tenants, receivers |
 //! | [`attempt`] | claim, deliver, settle |
@@ -32,6 +33,7 @@ pub mod dlq;
 pub mod duties;
 pub mod endpoint_admin;
 pub mod engine;
+mod environment;
 pub mod error;
 pub mod fallback;
 mod lifecycle;
@@ -45,7 +47,7 @@ pub mod tiss_decision;
 pub mod traces;
 
 pub use accept::{Accepted, Submission, SubmitRefusal};
-pub use admission::admin::PermitAnswer;
+pub use admission::admin::{PermitAnswer, ProviderAct, RouteAct};
 pub use admission::hold_reason::{HoldCause, HoldReason, LimitKind, PauseScope};
 pub use admission::outside_holds::{HeldScope, OutsideHold};
 pub use clock::{Clock, SteadyClock, SystemClock};

@@ -1,6 +1,7 @@
 //! The engine's life: running, stopping, stopped, or failed together with its store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_store::StoreError;
@@ -22,13 +23,19 @@ pub(crate) struct Lifecycle {
     pub heartbeat: TaskTracker,
     store_failed: CancellationToken,
     store_failure: Mutex<Option<String>>,
-    unwritten_outcomes: AtomicU64,
-    abandoned_deliveries: AtomicU64,
+    /// Outcomes that the store has not taken yet.
+    pub unwritten_outcomes: AtomicU64,
+    pub abandoned_deliveries: AtomicU64,
 }
 
 impl Lifecycle {
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
+    }
+
+    /// Waits for this time; returns false when a stop begins meanwhile.
+    pub async fn rest(&self, time: Duration) -> bool {
+        self.stopping.run_until_cancelled(tokio::time::sleep(time)).await.is_some()
     }
 
     /// Runs work that a stop waits for until its grace is over.
@@ -81,23 +88,5 @@ impl Lifecycle {
     pub async fn store_failure(&self) -> String {
         self.store_failed.cancelled().await;
         self.store_failure.lock().clone().unwrap_or_default()
-    }
-
-    /// Counts an outcome that the store does not take yet.
-    pub fn outcome_waits(&self) {
-        self.unwritten_outcomes.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Takes back the count of an outcome that the store has taken at last.
-    pub fn outcome_written(&self) {
-        self.unwritten_outcomes.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub fn unwritten_outcomes(&self) -> u64 {
-        self.unwritten_outcomes.load(Ordering::Relaxed)
-    }
-
-    pub fn abandoned_deliveries(&self) -> u64 {
-        self.abandoned_deliveries.load(Ordering::Relaxed)
     }
 }

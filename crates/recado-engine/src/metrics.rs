@@ -10,41 +10,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{Job, Policy, RouteName, Timestamp, Transition, Verdict};
-use recado_observe::gauges::Gauges;
 use recado_observe::{
-    Alerts, DeadLetterExit, DeadLetterFlow, DelaySource, Fact, Kpis, Ledger, StoreWork, facts_of_transition,
+    DeadLetterExit, DeadLetterFlow, DelaySource, Fact, HoldKind, Kpis, Ledger, StoreWork, facts_of_transition,
 };
 use recado_store::Watcher;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-/// Whose word set the wait before the next try.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum WaitBy {
-    #[default]
-    Policy,
-    /// It said for how long.
-    Provider,
-}
-
-impl WaitBy {
-    pub fn of(verdict: &Verdict) -> Self {
-        let asked = match verdict {
-            Verdict::Delivered { .. } => false,
-            Verdict::Partial { refused, .. } => {
-                refused.iter().any(|(_, failure)| failure.retry_after.is_some())
-            }
-            Verdict::Failed(failure) => failure.retry_after.is_some(),
-        };
-        if asked { WaitBy::Provider } else { WaitBy::Policy }
-    }
+/// Returns whose word set the wait before the next try: the policy's, or the provider's, which said for how long.
+pub(crate) fn delay_source(verdict: &Verdict) -> DelaySource {
+    let asked = match verdict {
+        Verdict::Delivered { .. } => false,
+        Verdict::Partial { refused, .. } => refused.iter().any(|(_, failure)| failure.retry_after.is_some()),
+        Verdict::Failed(failure) => failure.retry_after.is_some(),
+    };
+    if asked { DelaySource::Imposed } else { DelaySource::Policy }
 }
 
 /// Counts what happens in this process.
 #[derive(Debug)]
 pub struct Metrics {
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     clock: Arc<dyn Clock>,
     started_at: Timestamp,
 }
@@ -78,13 +65,9 @@ impl Metrics {
         job: &Job,
         transition: &Transition,
         policy: &Policy,
-        wait_by: WaitBy,
+        delay_source: DelaySource,
         now: Timestamp,
     ) {
-        let delay_source = match wait_by {
-            WaitBy::Provider => DelaySource::Imposed,
-            WaitBy::Policy => DelaySource::Policy,
-        };
         for fact in facts_of_transition(job, transition, policy, delay_source, now) {
             self.ledger.record(&fact, now);
         }
@@ -93,21 +76,6 @@ impl Metrics {
     /// Counts a dead letter that left the queue.
     pub(crate) fn record_dead_letter_left(&self, how: DeadLetterExit, moved_at: Timestamp) {
         self.record(&Fact::DeadLetterLeft { how, moved_at });
-    }
-
-    /// Returns everything in Prometheus's text format.
-    pub(crate) fn prometheus(&self, gauges: &Gauges) -> String {
-        self.ledger.metrics(gauges, self.clock.now())
-    }
-
-    /// Evaluates the alert rules on what was counted.
-    pub(crate) fn step_alerts(
-        &self,
-        alerts: &mut Alerts,
-        gauges: &Gauges,
-        now: Timestamp,
-    ) -> Vec<recado_observe::alerts::AlertChange> {
-        alerts.evaluate(&self.ledger, gauges, now)
     }
 
     /// Returns the retry KPIs of a route, or of all of them, as this process saw them; `None` when there is no
@@ -141,10 +109,10 @@ impl Watcher for Metrics {
 
 /// Measures for how long a lane has been held back, and by what. Counted when that changes.
 #[derive(Debug, Default)]
-pub(crate) struct HoldTimer(Option<(recado_observe::HoldKind, Instant)>);
+pub(crate) struct HoldTimer(Option<(HoldKind, Instant)>);
 
 impl HoldTimer {
-    pub fn switch(&mut self, metrics: &Metrics, route: &RouteName, why: Option<recado_observe::HoldKind>) {
+    pub fn switch(&mut self, metrics: &Metrics, route: &RouteName, why: Option<HoldKind>) {
         if self.0.map(|(why, _)| why) == why {
             return;
         }

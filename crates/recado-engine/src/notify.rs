@@ -22,13 +22,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{Event, EventData, EventKind, NewJob, RouteName, Timestamp};
-use recado_store::{JobStore, KeyValue, Namespace, StoreError};
+use recado_store::{Namespace, StoreError};
 use serde_json::json;
 
-use crate::clock::Clock;
+use crate::environment::Environment;
 use crate::notify::accounts::Accounts;
-use crate::notify::direct_send::DirectSender;
-use crate::notify::endpoints::EndpointRegistry;
+use crate::notify::endpoints::{Endpoint, EndpointRegistry};
 use crate::notify::events::Events;
 use crate::notify::notices::{Notices, follow_up, telling_of};
 use crate::shared::sync::Synced;
@@ -44,10 +43,7 @@ pub struct Notifier {
     /// Carries events to subscribed endpoints.
     pub(crate) callback_route: Option<RouteName>,
     pub(crate) job_ttl: Duration,
-    pub(crate) jobs: Arc<dyn JobStore>,
-    pub(crate) kv: Arc<dyn KeyValue>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) direct: DirectSender,
+    pub(crate) env: Arc<Environment>,
 }
 
 impl Notifier {
@@ -69,37 +65,41 @@ impl Notifier {
         let mut subscribers = self.endpoints.subscribers(company, event.kind);
         // It is being switched off: no use telling it so.
         subscribers.retain(|endpoint| event.data.endpoint_id.as_ref() != Some(&endpoint.id));
-        let expires_at = now.plus(self.job_ttl);
-        let job = |endpoint: &str| callback(route, event, endpoint, now, expires_at);
-        subscribers.iter().filter_map(|endpoint| job(&endpoint.id)).collect()
+        let callback = |endpoint: &Arc<Endpoint>| {
+            let data = json!({ "endpointId": endpoint.id, "event": event.kind.as_str(), "payload": event });
+            let id = format!("{}-{}", event.id, endpoint.id);
+            let job = follow_up(&id, route, company, &data.to_string(), now, now.plus(self.job_ttl))?;
+            Some(telling_of(event, job))
+        };
+        subscribers.iter().filter_map(callback).collect()
     }
 
     /// Tells the stream, endpoints and the default channel of an event that belongs to no settlement.
     pub(crate) async fn announce(&self, event: Event, now: Timestamp) {
         warn_of(&event);
         self.notify(&event, now).await;
-        self.events.tell(event);
+        self.events.publish(event);
     }
 
     /// Sends an event to endpoints and to the default channel.
     pub(crate) async fn notify(&self, event: &Event, now: Timestamp) {
-        self.enqueue_notices(event, self.channel_notices(&[], event, now), now).await;
+        self.notify_channels(&[], event, now).await;
     }
 
     /// Sends an alert's event to endpoints and to the channels for alerts.
     pub(crate) async fn notify_alert(&self, event: &Event, now: Timestamp) {
-        self.enqueue_notices(event, self.channel_notices(&self.notices.alerts, event, now), now).await;
+        self.notify_channels(&self.notices.alerts, event, now).await;
     }
 
-    async fn enqueue_notices(&self, event: &Event, notices: Vec<NewJob>, now: Timestamp) {
+    async fn notify_channels(&self, channels: &[Box<str>], event: &Event, now: Timestamp) {
         let mut jobs = self.callbacks(event, now);
-        jobs.extend(notices);
+        jobs.extend(self.channel_notices(channels, event, now));
         if jobs.is_empty() {
             return;
         }
-        if let Err(error) = self.jobs.enqueue(jobs.clone()).await {
+        if let Err(error) = self.env.jobs.enqueue(jobs.clone()).await {
             tracing::warn!(%error, event = event.kind.as_str(), "cannot enqueue the notices of an event; they go out past the store");
-            jobs.into_iter().for_each(|job| self.direct.send(job));
+            jobs.into_iter().for_each(|job| self.send_directly(job));
         }
     }
 
@@ -111,20 +111,10 @@ impl Notifier {
         }
     }
 
-    /// Takes the mark off an account for an operator, and returns true when there was one.
-    pub async fn clear_account(
-        &self,
-        provider: &str,
-        company: &str,
-        actor: &str,
-    ) -> Result<bool, StoreError> {
-        self.accounts.take_off(&*self.kv, provider, company, actor, self.clock.now()).await
-    }
-
     /// Tells the channels for alerts that the store has failed, as far as they can be reached at once: the process ends
     /// after that, and nothing is left that could be asked.
     pub(crate) async fn tell_that_the_store_failed(&self, node: &str, why: &str) {
-        let now = self.clock.now();
+        let now = self.env.now();
         let data = EventData {
             alert: Some("store_broken".into()),
             severity: Some("critical".into()),
@@ -136,7 +126,7 @@ impl Notifier {
         };
         let about = ["store_broken", node, &now.to_string()];
         let event = Event::once(EventKind::AlertFired, None, &about, now, data);
-        self.direct.send_before_the_end(self.channel_notices(&self.notices.alerts, &event, now)).await;
+        self.send_before_the_end(self.channel_notices(&self.notices.alerts, &event, now)).await;
     }
 }
 
@@ -147,26 +137,12 @@ impl Synced for Notifier {
     }
 
     async fn sync(&self, namespace: Namespace) -> Result<SyncResult, StoreError> {
-        let now = self.clock.now();
         match namespace {
-            endpoints::NAMESPACE => self.endpoints.reload(&*self.kv, now).await?,
-            _ => self.accounts.reload(&*self.kv, now).await?,
+            endpoints::NAMESPACE => self.endpoints.reload().await?,
+            _ => self.accounts.reload().await?,
         }
         Ok(SyncResult::default())
     }
-}
-
-fn callback(
-    route: &RouteName,
-    event: &Event,
-    endpoint: &str,
-    now: Timestamp,
-    expires_at: Timestamp,
-) -> Option<NewJob> {
-    let data = json!({ "endpointId": endpoint, "event": event.kind.as_str(), "payload": event }).to_string();
-    let id = format!("{}-{endpoint}", event.id);
-    let job = follow_up(&id, route, event.company_id.as_ref()?, &data, now, expires_at)?;
-    Some(telling_of(event, job))
 }
 
 /// Writes an event that needs a person to the log.

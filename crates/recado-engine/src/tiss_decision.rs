@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use recado_core::redact::{Speaker, redact};
 use recado_core::tiss_decision::{self, SubmissionFailure, TissDecision, TissErrorCode};
-use recado_core::{Event, EventData, EventKind, Payload, Policy, Random, Timestamp};
+use recado_core::{Event, EventData, EventKind, Payload, Policy, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
 use recado_store::AuditLog;
 
-use crate::clock::Clock;
-use crate::error::EngineError;
-use crate::metrics::Metrics;
+use crate::environment::Environment;
+use crate::error::Result;
 use crate::notify::Notifier;
-use crate::route::{Route, Routes};
+use crate::route::Route;
 
 /// Bytes at most of a claim's error that an event repeats.
 const LAST_ERROR_MAX_BYTES: usize = 1_024;
@@ -20,32 +19,26 @@ const LAST_ERROR_MAX_BYTES: usize = 1_024;
 /// Decides about failed submissions of claims.
 #[derive(Debug)]
 pub struct TissDecisions {
-    pub(crate) routes: Routes,
+    pub(crate) env: Arc<Environment>,
     pub(crate) audit: Arc<dyn AuditLog>,
-    pub(crate) metrics: Arc<Metrics>,
     pub(crate) notifier: Arc<Notifier>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<Random>,
 }
 
 impl TissDecisions {
     /// Decides and records. `None` when there is no such route.
-    pub async fn decide_claim(
-        &self,
-        failure: &SubmissionFailure<'_>,
-    ) -> Result<Option<TissDecision>, EngineError> {
-        let Some(route) = self.routes.get(failure.route) else { return Ok(None) };
-        let now = self.clock.now();
-        let draw = self.random.next_draw();
+    pub async fn decide_claim(&self, failure: &SubmissionFailure<'_>) -> Result<Option<TissDecision>> {
+        let Some(route) = self.env.routes.get(failure.route) else { return Ok(None) };
+        let now = self.env.now();
+        let draw = self.env.random.next_draw();
         let (decision, audit) =
             tiss_decision::decide(failure, &route.classifier, &route.terms.policy, now, draw);
         self.audit.record(vec![audit]).await?;
-        self.metrics.record(&Fact::Decided {
+        self.env.metrics.record(&Fact::Decided {
             route: route.name.as_str(),
             class: decision.classification,
             decided: decided(failure, &decision, &route.terms.policy, now),
         });
-        self.tell_of_claim(failure, &decision, route, now).await;
+        self.tell_of_claim(failure, &decision, route).await;
         let error = redact(failure.submission_error, &Payload::trusted("null"), Speaker::Provider);
         if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
             tracing::info!(
@@ -73,13 +66,8 @@ impl TissDecisions {
     }
 
     /// Emits the two events of a claim; one that needs a person is told to the route's channel too.
-    async fn tell_of_claim(
-        &self,
-        failure: &SubmissionFailure<'_>,
-        decision: &TissDecision,
-        route: &Route,
-        now: Timestamp,
-    ) {
+    async fn tell_of_claim(&self, failure: &SubmissionFailure<'_>, decision: &TissDecision, route: &Route) {
+        let now = self.env.now();
         let kind = match (decision.should_retry, decision.error_code) {
             (true, _) => EventKind::JobRetryScheduled,
             (false, Some(TissErrorCode::MaxRetriesExceeded)) => EventKind::JobRetryExhausted,
@@ -103,12 +91,12 @@ impl TissDecisions {
         if !decision.should_retry {
             let notice = self.notifier.notice(route.fallback.notify.as_deref(), &event, now);
             if let Some(notice) = notice
-                && let Err(error) = self.notifier.jobs.enqueue(vec![notice]).await
+                && let Err(error) = self.env.jobs.enqueue(vec![notice]).await
             {
                 tracing::warn!(%error, claimId = failure.claim_id, "cannot enqueue a notice");
             }
         }
-        self.notifier.events.tell(event);
+        self.notifier.events.publish(event);
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, AttemptResult, Class, CompanyId, Job, JobId, Lease, Random, RouteName, Timestamp, TraceParent,
+    AttemptResult, Class, CompanyId, Job, JobId, Lease, Random, RouteName, Timestamp, TraceParent,
     Transition, Verdict,
 };
 use recado_observe::gauges::Spans;
@@ -84,16 +84,6 @@ pub(crate) struct AttemptSummary<'a> {
     pub result: AttemptResult,
     pub class: Option<Class>,
     pub rule: Option<&'a str>,
-}
-
-impl<'a> From<&'a Attempt> for AttemptSummary<'a> {
-    fn from(attempt: &'a Attempt) -> Self {
-        AttemptSummary {
-            result: attempt.result,
-            class: attempt.error_classification,
-            rule: attempt.rule.as_deref(),
-        }
-    }
 }
 
 impl<'a> From<&'a Verdict> for AttemptSummary<'a> {
@@ -193,7 +183,9 @@ impl Traces {
         lasted: (Timestamp, Duration),
     ) {
         if let Some(attempt) = transition.attempt() {
-            self.record(&lease.job, lease.attempt, provider, attempt.into(), lasted);
+            let (class, rule) = (attempt.error_classification, attempt.rule.as_deref());
+            let summary = AttemptSummary { result: attempt.result, class, rule };
+            self.record(&lease.job, lease.attempt, provider, summary, lasted);
         }
     }
 

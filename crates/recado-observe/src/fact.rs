@@ -103,8 +103,9 @@ pub struct Backoff {
 }
 
 /// The origin of the delay before a retry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DelaySource {
+    #[default]
     Policy,
     /// A `Retry-After` or a fallback.
     Imposed,

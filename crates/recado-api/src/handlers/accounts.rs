@@ -33,7 +33,7 @@ pub async fn clear(
     TwoPathSegments(provider, company): TwoPathSegments,
     actor: Actor,
 ) -> ApiResult {
-    if api.engine.notifier.clear_account(&provider, &company, &actor).await? {
+    if api.engine.notifier.accounts.remove_mark(&provider, &company, &actor).await? {
         return answer::done();
     }
     let [provider, company] = [&provider, &company].map(|name| shown_name(name));

@@ -178,11 +178,11 @@ fn show_bulk(bulk: bulk::Bulk) -> Bulk {
     };
     let failure = |failure: bulk::BulkFailure| BulkFailure { job_id: failure.job_id, reason: failure.reason };
     let progress = BulkProgress {
-        total: bulk.total,
-        done: bulk.done,
-        skipped: bulk.skipped,
-        failed: bulk.failed,
-        left: bulk.left(),
+        total: bulk.figures.total,
+        done: bulk.figures.done,
+        skipped: bulk.figures.skipped,
+        failed: bulk.figures.failed,
+        left: bulk.figures.left(),
     };
     Bulk {
         act: show_act(bulk.act),
@@ -194,7 +194,7 @@ fn show_bulk(bulk: bulk::Bulk) -> Bulk {
         },
         filter: show_filter(bulk.filter),
         progress,
-        failures: bulk.failures.into_iter().map(failure).collect(),
+        failures: bulk.figures.failures.into_iter().map(failure).collect(),
         rate_per_second: bulk.rate_per_second,
         canary: bulk.canary.map(canary),
         started_at: bulk.started_at,

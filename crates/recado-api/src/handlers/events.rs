@@ -63,7 +63,7 @@ pub async fn listen(
         wanted,
         gap: gap.flatten(),
         missed: listening.missed.into(),
-        told: listening.told,
+        told: listening.receiver,
         _place: place,
     };
     let pieces = stream::unfold(listener, |mut listener| async {

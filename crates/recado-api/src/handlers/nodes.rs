@@ -18,18 +18,18 @@ pub async fn list(api: ApiState, _: NoQuery) -> ApiResult {
 fn show(node: recado_engine::duties::nodes::Node) -> Node {
     Node {
         node_id: node.id.into(),
-        host: node.host.into(),
-        listen: node.listen.map(Into::into),
-        version: node.version.into(),
-        started_at: node.started_at,
-        last_seen_at: node.last_seen_at,
+        host: node.beat.host.into(),
+        listen: node.beat.listen.map(Into::into),
+        version: node.beat.version.into(),
+        started_at: node.beat.started_at,
+        last_seen_at: node.beat.seen_at,
         health: match node.health {
             Health::Ok => NodeHealth::Ok,
             Health::Stopping => NodeHealth::Stopping,
             Health::Silent => NodeHealth::Silent,
         },
-        running: node.running,
-        ended_last_minute: node.ended_last_minute,
+        running: node.beat.running,
+        ended_last_minute: node.beat.ended_last_minute,
         share_percent: (node.share_percent * 10.0).round() / 10.0,
     }
 }

@@ -8,7 +8,7 @@ use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
 use recado_engine::admission::admin::PermitAnswer;
 use recado_engine::admission::provider::{CompanySlots, Pause, ProviderTerms, ProviderView};
-use recado_engine::{HoldCause, HoldReason, LimitKind, PauseScope};
+use recado_engine::{HoldCause, HoldReason, LimitKind, PauseScope, ProviderAct};
 use recado_store::TenantFilter;
 use recado_wire::jobs::{LimitCode, PauseCode, WaitingFor};
 use recado_wire::providers::{
@@ -169,10 +169,11 @@ pub async fn turn(
         return Err(ApiError::conflict(detail));
     }
     let (gate, reason) = (&api.engine.gate, asked.reason.trim());
-    let view = match asked.action {
-        BreakerAction::Open => gate.open_breaker(&name, reason, Some(&actor)).await?,
-        BreakerAction::Close => gate.close_breaker(&name, reason, Some(&actor)).await?,
+    let act = match asked.action {
+        BreakerAction::Open => ProviderAct::OpenBreaker,
+        BreakerAction::Close => ProviderAct::CloseBreaker,
     };
+    let view = gate.act_on_provider(&name, act, Some(reason), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
 
@@ -183,7 +184,8 @@ pub async fn turn(
     responses((status = 200, body = Provider), NoSuchProvider, WriteProblems)
 )]
 pub async fn pause(api: ApiState, name: InPath<String>, actor: Actor, Reason(reason): Reason) -> ApiResult {
-    let view = api.engine.gate.pause_provider(&name, reason.as_deref(), Some(&actor)).await?;
+    let view =
+        api.engine.gate.act_on_provider(&name, ProviderAct::Pause, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
 
@@ -194,7 +196,8 @@ pub async fn pause(api: ApiState, name: InPath<String>, actor: Actor, Reason(rea
     responses((status = 200, body = Provider), NoSuchProvider, WriteProblems)
 )]
 pub async fn resume(api: ApiState, name: InPath<String>, actor: Actor, Reason(reason): Reason) -> ApiResult {
-    let view = api.engine.gate.resume_provider(&name, reason.as_deref(), Some(&actor)).await?;
+    let view =
+        api.engine.gate.act_on_provider(&name, ProviderAct::Resume, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
 

@@ -1,5 +1,6 @@
 //! Routes: who carries them, whether their jobs may leave, and pausing one by hand.
 
+use recado_engine::RouteAct;
 use recado_store::Counts;
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::PauseRequest;
@@ -49,7 +50,7 @@ pub async fn list(api: ApiState, _: NoQuery) -> ApiResult {
     responses((status = 200, body = Route), NoSuchRoute, WriteProblems)
 )]
 pub async fn pause(api: ApiState, name: InPath<String>, actor: Actor, Reason(reason): Reason) -> ApiResult {
-    api.engine.gate.pause_route(&name, reason.as_deref(), Some(&actor)).await?;
+    api.engine.gate.act_on_route(&name, RouteAct::Pause, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }
 
@@ -60,7 +61,7 @@ pub async fn pause(api: ApiState, name: InPath<String>, actor: Actor, Reason(rea
     responses((status = 200, body = Route), NoSuchRoute, WriteProblems)
 )]
 pub async fn resume(api: ApiState, name: InPath<String>, actor: Actor, Reason(reason): Reason) -> ApiResult {
-    api.engine.gate.resume_route(&name, reason.as_deref(), Some(&actor)).await?;
+    api.engine.gate.act_on_route(&name, RouteAct::Resume, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }
 

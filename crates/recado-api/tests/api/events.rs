@@ -18,7 +18,7 @@ fn job(company: &str, script: &[&str]) -> serde_json::Value {
 fn told(server: &Server, n: i64) {
     let company = Some(CompanyId::new("acme").unwrap());
     let at = Timestamp::from_millis(n);
-    server.engine.notifier.events.tell(Event::new(
+    server.engine.notifier.events.publish(Event::new(
         EventKind::JobSent,
         company,
         &["x"],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recado_core::RouteName;
-use recado_engine::{Carrier, Engine};
+use recado_engine::{Carrier, Engine, ProviderAct};
 use recado_store::prelude::*;
 use recado_transport::Sandbox;
 
@@ -39,7 +39,7 @@ pub async fn beside_idle(options: &BenchOptions, report: &mut Report) -> Result<
         take_in(&engine, idle, |nth| submission_of(&format!("idle-{nth}"), LANE)).await?;
         scene.emptied().await?;
         // From here on the lane is ours.
-        engine.gate.pause_provider(LANE, None, None).await?;
+        engine.gate.act_on_provider(LANE, ProviderAct::Pause, None, None).await?;
         Ok(engine)
     })
     .await

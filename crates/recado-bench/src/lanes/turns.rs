@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{Outcome, Payload};
-use recado_engine::Carrier;
 use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::{Carrier, ProviderAct};
 use recado_transport::{DataFault, Delivery, Transport, TransportKind};
 
 use crate::report::Report;
@@ -66,10 +66,10 @@ pub async fn behind_a_queue(options: &BenchOptions, report: &mut Report) -> Resu
     let lane = route(LANE, Carrier::Transport(done.clone()))?;
     let terms = BTreeMap::from([(LANE.into(), ProviderTerms::plain(SLOTS))]);
     let engine = scene.guarded_engine([lane], terms);
-    engine.gate.pause_provider(LANE, None, None).await?;
+    engine.gate.act_on_provider(LANE, ProviderAct::Pause, None, None).await?;
     take_in(&engine, LOUD_JOBS, |_| submission_of("loud", LANE)).await?;
     take_in(&engine, LATE_JOBS, |_| submission_of("late", LANE)).await?;
-    engine.gate.resume_provider(LANE, None, None).await?;
+    engine.gate.act_on_provider(LANE, ProviderAct::Resume, None, None).await?;
     let before = loop {
         if let Some(before) = done.loud_before_the_last() {
             break before;

@@ -15,7 +15,7 @@ use crate::admission::gate::Gate;
 use crate::admission::hold_reason::words;
 use crate::admission::provider::{Provider, ProviderView, Refusal, RefusalReason, SlotOwner};
 use crate::admission::tenant_limits::{TenantTerms, TermsChange, TermsStep};
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// Answer to code of the user's own that wants to ask a provider.
 #[derive(Clone, Debug)]
@@ -25,6 +25,22 @@ pub struct PermitAnswer {
     /// The reason of a no, in words, and the time to wait if that is known.
     pub reason: Option<String>,
     pub retry_after: Option<Duration>,
+}
+
+/// An operator's act on a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderAct {
+    OpenBreaker,
+    CloseBreaker,
+    Pause,
+    Resume,
+}
+
+/// An operator's act on a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteAct {
+    Pause,
+    Resume,
 }
 
 /// The actor of an act, and the reason.
@@ -43,6 +59,12 @@ impl By<'_> {
         }
     }
 
+    /// The reason and the actor in words, for a breaker.
+    fn words(self) -> Box<str> {
+        let reason = self.reason.unwrap_or_default();
+        self.actor.map_or_else(|| reason.into(), |actor| format!("{reason} ({actor})").into())
+    }
+
     fn pause(self, now: Timestamp) -> Pause {
         Pause { since: now, reason: self.reason.map(Into::into), actor: self.actor.map(Into::into) }
     }
@@ -50,141 +72,66 @@ impl By<'_> {
 
 impl Gate {
     pub fn provider_views(&self) -> Vec<ProviderView> {
-        let now = self.clock.now();
+        let now = self.env.now();
         self.providers.values().map(|provider| provider.view(now)).collect()
     }
 
     pub fn provider_view(&self, name: &str) -> Option<ProviderView> {
-        self.providers.get(name).map(|provider| provider.view(self.clock.now()))
+        self.providers.get(name).map(|provider| provider.view(self.env.now()))
     }
 
-    /// Opens a breaker by hand. `None` when there is no such provider.
-    pub async fn open_breaker(
+    /// Acts on a provider for an operator. `None` when there is no such provider.
+    pub async fn act_on_provider(
         self: &Arc<Self>,
         name: &str,
-        reason: &str,
+        act: ProviderAct,
+        reason: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Option<ProviderView>, EngineError> {
-        let change = |reason| ControlChange::Open { reason };
-        self.turn_breaker(name, change, AuditKind::BreakerOpened, By { actor, reason: Some(reason) }).await
-    }
-
-    /// Closes a breaker by hand. `None` when there is no such provider.
-    pub async fn close_breaker(
-        self: &Arc<Self>,
-        name: &str,
-        reason: &str,
-        actor: Option<&str>,
-    ) -> Result<Option<ProviderView>, EngineError> {
-        let change = |reason| ControlChange::Close { reason };
-        self.turn_breaker(name, change, AuditKind::BreakerClosed, By { actor, reason: Some(reason) }).await
-    }
-
-    async fn turn_breaker(
-        self: &Arc<Self>,
-        name: &str,
-        change: impl FnOnce(Box<str>) -> ControlChange,
-        kind: AuditKind,
-        by: By<'_>,
-    ) -> Result<Option<ProviderView>, EngineError> {
+    ) -> Result<Option<ProviderView>> {
         let Some(provider) = self.providers.get(name) else { return Ok(None) };
-        let (now, reason) = (self.clock.now(), by.reason.unwrap_or_default());
-        let why = by.actor.map_or_else(|| reason.to_owned(), |actor| format!("{reason} ({actor})"));
+        let (now, by) = (self.env.now(), By { actor, reason });
+        let (kind, change) = match act {
+            ProviderAct::OpenBreaker => {
+                (AuditKind::BreakerOpened, ControlChange::Open { reason: by.words() })
+            }
+            ProviderAct::CloseBreaker => {
+                (AuditKind::BreakerClosed, ControlChange::Close { reason: by.words() })
+            }
+            ProviderAct::Pause => (AuditKind::ProviderPaused, ControlChange::Pause(Some(by.pause(now)))),
+            ProviderAct::Resume => (AuditKind::ProviderResumed, ControlChange::Pause(None)),
+        };
         let audit = [by.record(AuditEvent::about_provider(name, kind, now))];
-        self.save_control_change(provider, change(why.into()), &audit, now).await?;
-        tracing::warn!(
-            provider = name,
-            open = kind == AuditKind::BreakerOpened,
-            reason,
-            actor = by.actor,
-            "Circuit breaker turned by hand"
-        );
+        self.save_control_change(provider, change, &audit).await?;
+        match act {
+            ProviderAct::OpenBreaker | ProviderAct::CloseBreaker => {
+                let open = act == ProviderAct::OpenBreaker;
+                tracing::warn!(provider = name, open, reason, actor, "Circuit breaker turned by hand");
+            }
+            ProviderAct::Pause | ProviderAct::Resume => {
+                self.changed.notify_waiters();
+                let paused = act == ProviderAct::Pause;
+                tracing::warn!(provider = name, paused, reason, actor, "Provider paused or resumed by hand");
+            }
+        }
         Ok(Some(provider.view(now)))
     }
 
-    /// Pauses a provider. `None` when there is no such provider.
-    pub async fn pause_provider(
-        self: &Arc<Self>,
-        name: &str,
-        reason: Option<&str>,
-        actor: Option<&str>,
-    ) -> Result<Option<ProviderView>, EngineError> {
-        let (now, by) = (self.clock.now(), By { actor, reason });
-        self.set_provider_pause(name, Some(by.pause(now)), AuditKind::ProviderPaused, by).await
-    }
-
-    /// Resumes a provider. `None` when there is no such provider.
-    pub async fn resume_provider(
-        self: &Arc<Self>,
-        name: &str,
-        reason: Option<&str>,
-        actor: Option<&str>,
-    ) -> Result<Option<ProviderView>, EngineError> {
-        self.set_provider_pause(name, None, AuditKind::ProviderResumed, By { actor, reason }).await
-    }
-
-    async fn set_provider_pause(
-        self: &Arc<Self>,
-        name: &str,
-        pause: Option<Pause>,
-        kind: AuditKind,
-        by: By<'_>,
-    ) -> Result<Option<ProviderView>, EngineError> {
-        let Some(provider) = self.providers.get(name) else { return Ok(None) };
-        let (now, paused) = (self.clock.now(), pause.is_some());
-        let audit = [by.record(AuditEvent::about_provider(name, kind, now))];
-        self.save_control_change(provider, ControlChange::Pause(pause), &audit, now).await?;
-        self.changed.notify_waiters();
-        tracing::warn!(
-            provider = name,
-            paused,
-            reason = by.reason,
-            actor = by.actor,
-            "Provider paused or resumed by hand"
-        );
-        Ok(Some(provider.view(now)))
-    }
-
-    /// Pauses a route; returns false if there is none of that name.
-    pub async fn pause_route(
+    /// Pauses or resumes a route; returns false if there is none of that name.
+    pub async fn act_on_route(
         &self,
         name: &str,
+        act: RouteAct,
         reason: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<bool, EngineError> {
-        let (now, by) = (self.clock.now(), By { actor, reason });
-        self.set_route_pause(name, Some(by.pause(now)), AuditKind::RoutePaused, by).await
-    }
-
-    /// Resumes a route; returns false if there is none of that name.
-    pub async fn resume_route(
-        &self,
-        name: &str,
-        reason: Option<&str>,
-        actor: Option<&str>,
-    ) -> Result<bool, EngineError> {
-        self.set_route_pause(name, None, AuditKind::RouteResumed, By { actor, reason }).await
-    }
-
-    async fn set_route_pause(
-        &self,
-        name: &str,
-        pause: Option<Pause>,
-        kind: AuditKind,
-        by: By<'_>,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<bool> {
         let Some(control) = self.route_controls.get(name) else { return Ok(false) };
-        let (now, paused) = (self.clock.now(), pause.is_some());
+        let (now, by, paused) = (self.env.now(), By { actor, reason }, act == RouteAct::Pause);
+        let kind = if paused { AuditKind::RoutePaused } else { AuditKind::RouteResumed };
         let audit = by.record(AuditEvent::about_route(name, kind, now));
+        let pause = paused.then(|| by.pause(now));
         self.shared.save_with_audit(&[(&**control, Some(pause))], &|_| vec![audit.clone()]).await?;
         self.changed.notify_waiters();
-        tracing::warn!(
-            route = name,
-            paused,
-            reason = by.reason,
-            actor = by.actor,
-            "Route paused or resumed by hand"
-        );
+        tracing::warn!(route = name, paused, reason, actor, "Route paused or resumed by hand");
         Ok(true)
     }
 
@@ -204,8 +151,8 @@ impl Gate {
         company: &CompanyId,
         change: TermsChange,
         actor: Option<&str>,
-    ) -> Result<TenantTerms, EngineError> {
-        let (now, reason) = (self.clock.now(), change.reason.as_deref());
+    ) -> Result<TenantTerms> {
+        let (now, reason) = (self.env.now(), change.reason.as_deref());
         let by = By { actor, reason };
         let shared = self.tenants.shared_terms(company);
         let step = TermsStep { change: change.clone(), actor: actor.map(Into::into), at: now };
@@ -223,7 +170,7 @@ impl Gate {
         let provider = self.providers.get(name)?;
         let admitted = self.admit_elsewhere(provider).await;
         let state = provider.control.read(|control| control.breaker.state);
-        let now = self.clock.now();
+        let now = self.env.now();
         Some(match admitted {
             Ok(()) => PermitAnswer { permitted: true, state, reason: None, retry_after: None },
             Err(Refusal { why, until }) => PermitAnswer {
@@ -242,10 +189,10 @@ impl Gate {
                 reservation.hand_out(1);
                 Ok(())
             }
-            Ok(_) => Err(Refusal { why: RefusalReason::Rate, until: None }),
+            Ok(_) => Err(Refusal::without_end(RefusalReason::Rate)),
             Err(error) => {
                 tracing::warn!(provider = %provider.name, %error, "cannot spend a rate; the permit is refused");
-                Err(Refusal { why: RefusalReason::Store, until: None })
+                Err(Refusal::without_end(RefusalReason::Store))
             }
         }
     }
@@ -262,8 +209,8 @@ impl Gate {
 
     fn record_call(self: &Arc<Self>, name: &str, feedback: BreakerFeedback) -> Option<ProviderView> {
         let provider = self.providers.get(name)?;
-        let now = self.clock.now();
-        self.record_breaker_feedback(provider, feedback, now, now);
+        let now = self.env.now();
+        self.record_breaker_feedback(provider, feedback, now);
         Some(provider.view(now))
     }
 }

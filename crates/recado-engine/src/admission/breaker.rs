@@ -173,13 +173,13 @@ impl Gate {
                 // A provider that says "slower" is alive.
                 (Blame::Provider, Class::RateLimit) => BreakerFeedback::Succeeded(Duration::ZERO),
                 (Blame::Provider, _) => {
-                    BreakerFeedback::Failed(self.routes.redact(job, &failure.reason).into())
+                    BreakerFeedback::Failed(self.env.routes.redact(job, &failure.reason).into())
                 }
                 _ => BreakerFeedback::Inconclusive,
             },
             DeliveryFeedback::NotAsked => BreakerFeedback::Inconclusive,
         };
-        self.record_breaker_feedback(provider, for_breaker, sent_at, now);
+        self.record_breaker_feedback(provider, for_breaker, sent_at);
         if let DeliveryFeedback::Failed(job, failure) = feedback
             && failure.class == Class::RateLimit
         {
@@ -187,11 +187,11 @@ impl Gate {
             let quiet = self.quiet(job, failure, until);
             match failure.blame {
                 Blame::Provider if failure.retry_after.is_some() => {
-                    self.change_limit(&provider.limit, quiet, now);
+                    self.change_limit(&provider.limit, quiet);
                 }
                 Blame::Provider => {}
                 Blame::Credential | Blame::Message => {
-                    self.change_limit(&provider.company_limit(company, now), quiet, now);
+                    self.change_limit(&provider.company_limit(company, now), quiet);
                 }
             }
         }
@@ -203,7 +203,6 @@ impl Gate {
         provider: &Arc<Provider>,
         feedback: BreakerFeedback,
         sent_at: Timestamp,
-        now: Timestamp,
     ) {
         let Some(terms) = provider.terms.breaker else { return };
         // The hot path: a provider that is well and answers in time.
@@ -213,7 +212,7 @@ impl Gate {
         {
             return;
         }
-        self.enqueue_control_change(provider, ControlChange::Feedback { sent_at, terms, feedback }, now);
+        self.enqueue_control_change(provider, ControlChange::Feedback { sent_at, terms, feedback });
     }
 
     /// Corrects times that lie in the future after the clock was set back.
@@ -221,22 +220,15 @@ impl Gate {
         if let Some(terms) = provider.terms.breaker
             && provider.control.read(|control| control.breaker.has_future_times(&terms, now))
         {
-            self.enqueue_control_change(provider, ControlChange::ClockSetBack(terms), now);
+            self.enqueue_control_change(provider, ControlChange::ClockSetBack(terms));
         }
     }
 
     /// Changes a provider's control here at once, and saves the change in the background.
-    fn enqueue_control_change(
-        self: &Arc<Self>,
-        provider: &Arc<Provider>,
-        change: ControlChange,
-        now: Timestamp,
-    ) {
+    fn enqueue_control_change(self: &Arc<Self>, provider: &Arc<Provider>, change: ControlChange) {
         let (gate, about) = (self.clone(), provider.clone());
-        let on_saved = move |effect: ControlEffect| {
-            gate.on_breaker_change(&about, effect.change, gate.clock.now());
-        };
-        let step = ControlStep { at: now, change };
+        let on_saved = move |effect: ControlEffect| gate.on_breaker_change(&about, effect.change);
+        let step = ControlStep { at: self.env.now(), change };
         if self.shared.enqueue_write(&provider.control, step, on_saved) {
             provider.changed.notify_waiters();
         }
@@ -249,9 +241,8 @@ impl Gate {
         provider: &Arc<Provider>,
         change: ControlChange,
         audit: &[AuditEvent],
-        now: Timestamp,
     ) -> Result<ControlEffect, StoreError> {
-        let asked = [(&*provider.control, Some(ControlStep { at: now, change }))];
+        let asked = [(&*provider.control, Some(ControlStep { at: self.env.now(), change }))];
         let saved = self.shared.save_with_audit(&asked, &|_| audit.to_vec()).await?.pop();
         provider.changed.notify_waiters();
         let Some(saved) = saved else {
@@ -259,20 +250,16 @@ impl Gate {
         };
         let asked = saved.asked.unwrap_or(ControlEffect { change: None, has_probe: false });
         for effect in saved.pending.into_iter().chain([asked]) {
-            self.on_breaker_change(provider, effect.change, now);
+            self.on_breaker_change(provider, effect.change);
         }
         Ok(asked)
     }
 
     /// Logs and announces a breaker's change of state that this node made and the store has.
-    fn on_breaker_change(
-        self: &Arc<Self>,
-        provider: &Arc<Provider>,
-        change: Option<BreakerChange>,
-        now: Timestamp,
-    ) {
+    fn on_breaker_change(self: &Arc<Self>, provider: &Arc<Provider>, change: Option<BreakerChange>) {
         let Some(change) = change else { return };
-        self.metrics.record(&Fact::BreakerChanged { provider: &provider.name, change });
+        let now = self.env.now();
+        self.env.metrics.record(&Fact::BreakerChanged { provider: &provider.name, change });
         let kind = match change {
             BreakerChange::Opened => EventKind::CircuitBreakerOpened,
             BreakerChange::HalfOpened => EventKind::CircuitBreakerHalfOpen,
@@ -300,10 +287,10 @@ impl Gate {
             ..EventData::default()
         };
         let event = Event::new(kind, None, &[&provider.name], now, data);
-        self.notifier.events.tell(event.clone());
+        self.notifier.events.publish(event.clone());
         if kind == EventKind::CircuitBreakerOpened {
             let notifier = self.notifier.clone();
-            self.lifecycle.deliveries.spawn(async move { notifier.notify(&event, now).await });
+            self.env.lifecycle.deliveries.spawn(async move { notifier.notify(&event, now).await });
         }
     }
 
@@ -338,20 +325,21 @@ impl Gate {
         self: &Arc<Self>,
         provider: &Arc<Provider>,
         hold_max: Duration,
-        now: Timestamp,
     ) -> Result<(), Refusal> {
         let Some(terms) = provider.terms.breaker else { return Ok(()) };
+        let now = self.env.now();
         let again = Some(now.plus(ASK_AGAIN));
-        match self.save_control_change(provider, ControlChange::TakeProbe(terms), &[], now).await {
+        match self.save_control_change(provider, ControlChange::TakeProbe(terms), &[]).await {
             Ok(ControlEffect { has_probe: true, .. }) => Ok(()),
             Ok(_) => Err(match provider.ask(1, SlotOwner::Outside, hold_max, now) {
-                Admittance::Refused(refusal) => refusal,
+                Err(refusal) => refusal,
                 // It closed meanwhile, or the faster one is done already.
-                Admittance::Granted(count) => {
-                    provider.unreserve(count);
+                Ok(admittance) => {
+                    if let Admittance::Granted(count) = admittance {
+                        provider.unreserve(count);
+                    }
                     Refusal { why: RefusalReason::Busy, until: again }
                 }
-                Admittance::ProbeDue => Refusal { why: RefusalReason::Busy, until: again },
             }),
             Err(error) => {
                 tracing::warn!(provider = %provider.name, %error, "cannot ask the store for a probe; trying again");

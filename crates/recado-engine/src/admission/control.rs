@@ -3,6 +3,7 @@
 //!
 //! Nothing here does I/O or reads a clock: [`crate::shared::value`] writes, and each step brings its time along.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::Timestamp;
@@ -10,7 +11,7 @@ use recado_core::limit::{Limit, Rate};
 use recado_store::Namespace;
 use serde::{Deserialize, Serialize};
 
-use crate::shared::value::Replayable;
+use crate::shared::value::{Replayable, SharedValue};
 
 /// Limits of a provider (`name/`), and of a company there (`name/company`).
 pub(crate) const LIMITS: Namespace = Namespace::new("limits");
@@ -34,6 +35,9 @@ pub struct Pause {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Box<str>>,
 }
+
+/// A limit that all nodes share.
+pub(crate) type SharedLimit = Arc<SharedValue<Limit>>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct LimitStep {

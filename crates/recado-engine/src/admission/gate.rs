@@ -25,18 +25,16 @@ use tokio::time::Instant;
 
 use crate::admission::breaker::{BreakerFeedback, DeliveryFeedback, PROVIDERS, Source};
 use crate::admission::control::{
-    LIMITS, LimitChange, LimitStep, RECEIVER_HOLDS, ROUTES, RouteControl, TENANT_LIMITS,
+    LIMITS, LimitChange, LimitStep, RECEIVER_HOLDS, ROUTES, RouteControl, SharedLimit, TENANT_LIMITS,
 };
 use crate::admission::deferrals::Deferrals;
 use crate::admission::provider::{Admittance, Provider, Quotas, Refusal, SlotOwner};
 use crate::admission::receivers::{ReceiverId, ReceiverWait};
 use crate::admission::tenant_limits::{self, Tenants};
-use crate::clock::Clock;
-use crate::lifecycle::Lifecycle;
-use crate::metrics::Metrics;
+use crate::environment::Environment;
 use crate::notify::Notifier;
 use crate::notify::endpoints::Endpoint;
-use crate::route::{Carrier, Route, Routes};
+use crate::route::{Carrier, Route};
 use crate::shared::sync::{NamespaceSnapshot, Synced};
 use crate::shared::value::{SharedStore, SharedValue, SyncResult};
 
@@ -49,7 +47,7 @@ pub(super) const QUIET_DEFAULT: Duration = Duration::from_secs(1);
 /// Stands before all providers: every delivery of this process asks here first.
 #[derive(Debug)]
 pub struct Gate {
-    pub(crate) routes: Routes,
+    pub(crate) env: Arc<Environment>,
     /// By name.
     pub(crate) providers: BTreeMap<Box<str>, Arc<Provider>>,
     pub(crate) tenants: Tenants,
@@ -61,9 +59,6 @@ pub struct Gate {
     pub(crate) shared: Arc<SharedStore>,
     pub(crate) kv: Arc<dyn KeyValue>,
     pub(crate) notifier: Arc<Notifier>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) lifecycle: Arc<Lifecycle>,
 }
 
 /// One provider of a route, and the transport that reaches it.
@@ -101,16 +96,16 @@ impl Reservation {
     /// Starts a delivery of this job on one of the slots, unless its company or its receiver has no slot left or is
     /// held.
     pub fn start(&mut self, job: &Job, receiver: Option<ReceiverId>) -> Result<Permit, NotStarted> {
-        let sent_at = self.gate.clock.now();
+        let sent_at = self.gate.env.now();
         if self.started == self.granted {
             return Err(NotStarted::CompanyBusy);
         }
         let company = &job.company;
         if let Some(id) = &receiver {
-            let bound = |hold: &Arc<SharedValue<Limit>>| {
+            let bound = |hold: &SharedLimit| {
                 self.gate.bound_quiet(hold, self.provider.longest_wait, sent_at);
             };
-            let hold_max = self.gate.routes.hold_max(&job.route);
+            let hold_max = self.gate.env.routes.hold_max(&job.route);
             let started = self.provider.receivers.start(id, hold_max, bound, sent_at);
             started.map_err(NotStarted::Receiver)?;
         }
@@ -140,8 +135,8 @@ impl Drop for Reservation {
             self.provider.free(unused, self.slots);
         }
         if self.probe && self.started == 0 {
-            let now = self.gate.clock.now();
-            self.gate.record_breaker_feedback(&self.provider, BreakerFeedback::Inconclusive, now, now);
+            let now = self.gate.env.now();
+            self.gate.record_breaker_feedback(&self.provider, BreakerFeedback::Inconclusive, now);
         }
     }
 }
@@ -208,7 +203,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.open {
-            self.end(DeliveryFeedback::NotAsked, self.gate.clock.now());
+            self.end(DeliveryFeedback::NotAsked, self.gate.env.now());
         }
     }
 }
@@ -216,7 +211,7 @@ impl Drop for Permit {
 /// The hold on a receiver, and the end that the latest answer asked for.
 #[derive(Debug)]
 pub(crate) struct ReceiverHold {
-    pub hold: Arc<SharedValue<Limit>>,
+    pub hold: SharedLimit,
     pub until: Timestamp,
 }
 
@@ -243,7 +238,7 @@ impl Gate {
 
     /// Returns the first provider of a route.
     pub(crate) fn provider_of(&self, route: &RouteName) -> Option<&Arc<Provider>> {
-        self.providers.get(&self.routes.get(route.as_str())?.provider)
+        self.providers.get(&self.env.routes.get(route.as_str())?.provider)
     }
 
     /// Reserves slots for up to `wanted` deliveries to this provider that may start now, of a route that waits
@@ -255,13 +250,12 @@ impl Gate {
         slots: SlotOwner,
         hold_max: Duration,
     ) -> Result<Reservation, Refusal> {
-        let now = self.clock.now();
+        let now = self.env.now();
         self.correct_clock(provider, now);
-        let (granted, probe) = match provider.ask(wanted, slots, hold_max, now) {
+        let (granted, probe) = match provider.ask(wanted, slots, hold_max, now)? {
             Admittance::Granted(count) => (count, false),
-            Admittance::Refused(refusal) => return Err(refusal),
             Admittance::ProbeDue => {
-                self.take_probe(provider, hold_max, now).await?;
+                self.take_probe(provider, hold_max).await?;
                 provider.reserve_probe(slots);
                 (1, true)
             }
@@ -278,7 +272,7 @@ impl Gate {
         granted: usize,
         turn_jobs: u32,
     ) -> (Turns, Option<Timestamp>) {
-        let now = self.clock.now();
+        let now = self.env.now();
         let mut quotas = Quotas::default();
         if let Some(provider) = provider {
             provider.bound_companies(&mut quotas, hold_max, now);
@@ -286,7 +280,7 @@ impl Gate {
         self.tenants.bound(&mut quotas, now);
         let Quotas { mut of, free_at, corrections } = quotas;
         for (limit, change) in corrections {
-            self.change_limit(&limit, change, now);
+            self.change_limit(&limit, change);
         }
         let unbounded = u32::try_from(granted).unwrap_or(u32::MAX);
         of.retain(|_, quota| *quota < unbounded);
@@ -300,7 +294,7 @@ impl Gate {
         provider: Option<&Arc<Provider>>,
         companies: &[Option<&CompanyId>],
     ) -> Result<Vec<bool>, StoreError> {
-        let now = self.clock.now();
+        let now = self.env.now();
         let (mut draws, of) = self.rate_draws(provider, companies, now);
         if draws.is_empty() {
             return Ok(vec![true; companies.len()]);
@@ -312,7 +306,7 @@ impl Gate {
         for (draw, saved) in draws.iter_mut().zip(saved) {
             draw.got = saved.asked.unwrap_or(0);
         }
-        let for_all = 0..usize::from(draws[0].bounds_all);
+        let for_all = 0..usize::from(provider.is_some_and(|provider| provider.terms.rate.is_some()));
         let goes = companies.iter().map(|company| {
             let own = company.and_then(|company| of.get(company)).cloned().unwrap_or(0..0);
             let goes = for_all.clone().chain(own.clone()).all(|at| draws[at].used < draws[at].got);
@@ -320,13 +314,13 @@ impl Gate {
             goes
         });
         let goes = goes.collect();
-        let then = self.clock.now();
+        let then = self.env.now();
         for RateDraw { limit, rate, got, used, .. } in draws {
             if got > used {
-                self.change_limit(&limit, LimitChange::GiveBack(rate, got - used, now), then);
+                self.change_limit(&limit, LimitChange::GiveBack(rate, got - used, now));
             }
             if used > 0 && Limit::needs_postdating(rate, now, then) {
-                self.change_limit(&limit, LimitChange::Postdate(rate, used, now), then);
+                self.change_limit(&limit, LimitChange::Postdate(rate, used, now));
             }
         }
         Ok(goes)
@@ -342,7 +336,7 @@ impl Gate {
         let (mut draws, mut of) = (Vec::new(), HashMap::new());
         if let Some((provider, rate)) = provider.and_then(|provider| Some((provider, provider.terms.rate?))) {
             let wanted = u32::try_from(companies.len()).unwrap_or(u32::MAX);
-            draws.push(RateDraw::of_all(provider.limit.clone(), rate, wanted));
+            draws.push(RateDraw::new(provider.limit.clone(), rate, wanted));
         }
         let company_rate = provider.and_then(|provider| Some((provider, provider.terms.company_rate?)));
         if company_rate.is_none() && !self.tenants.are_bounded() {
@@ -355,7 +349,7 @@ impl Gate {
             let here = company_rate.map(|(provider, rate)| (provider.company_limit(company, now), rate));
             let everywhere = self.tenants.limit(company);
             let own = here.into_iter().chain(everywhere);
-            draws.extend(own.map(|(limit, rate)| RateDraw::of_company(limit, rate, wanted)));
+            draws.extend(own.map(|(limit, rate)| RateDraw::new(limit, rate, wanted)));
             of.insert(company, first..draws.len());
         }
         (draws, of)
@@ -375,12 +369,12 @@ impl Gate {
             DeliveryFeedback::Delivered => BreakerFeedback::Succeeded(Duration::ZERO),
             DeliveryFeedback::Failed(..) | DeliveryFeedback::NotAsked => BreakerFeedback::Inconclusive,
         };
-        self.record_breaker_feedback(provider, for_breaker, sent_at, now);
+        self.record_breaker_feedback(provider, for_breaker, sent_at);
         let DeliveryFeedback::Failed(job, failure) = feedback else { return None };
         let asked = failure.retry_after.filter(|asked| !asked.is_zero() && failure.class.is_retryable())?;
         let hold = provider.receivers.hold_of(id, now)?;
         let until = now.plus(asked);
-        self.change_limit(&hold, self.quiet(job, failure, until), now);
+        self.change_limit(&hold, self.quiet(job, failure, until));
         Some(ReceiverHold { hold, until })
     }
 
@@ -388,7 +382,7 @@ impl Gate {
     pub(super) fn quiet(&self, job: &Job, failure: &Failure, until: Timestamp) -> LimitChange {
         // Without a wish of the answer, a wait is a rule's.
         let max = (failure.asked_wait.is_some() || failure.retry_after.is_none())
-            .then(|| self.routes.hold_max(&job.route));
+            .then(|| self.env.routes.hold_max(&job.route));
         let mut why = failure.code.as_deref().unwrap_or("no code").to_owned();
         if let Some(asked) = failure.asked_wait {
             why += &format!(", Retry-After {} s", asked.as_millis().div_ceil(1_000));
@@ -396,19 +390,14 @@ impl Gate {
                 why += &format!(" cut to {} by hold_max", recado_core::time::show_duration(given));
             }
         }
-        let words = self.routes.redact(job, &failure.reason);
+        let words = self.env.routes.redact(job, &failure.reason);
         LimitChange::Quiet { until, why: format!("{why}: {words}").into(), max }
     }
 
     /// Shortens a quiet that ends later than any answer can ask for.
-    pub(crate) fn bound_quiet(
-        self: &Arc<Self>,
-        limit: &Arc<SharedValue<Limit>>,
-        max: Duration,
-        now: Timestamp,
-    ) {
+    pub(crate) fn bound_quiet(self: &Arc<Self>, limit: &SharedLimit, max: Duration, now: Timestamp) {
         if limit.read(|limit| limit.quiet_exceeds(max, now)) {
-            self.change_limit(limit, LimitChange::BoundQuiet(max), now);
+            self.change_limit(limit, LimitChange::BoundQuiet(max));
         }
     }
 
@@ -433,19 +422,15 @@ impl Gate {
         if let Some(rate) = provider.terms.rate
             && provider.limit.read(|limit| limit.has_future_times(rate, now))
         {
-            self.change_limit(&provider.limit, LimitChange::SetBack(rate), now);
+            self.change_limit(&provider.limit, LimitChange::SetBack(rate));
         }
         self.bound_quiet(&provider.limit, provider.longest_wait, now);
     }
 
     /// Changes a limit here at once, and saves the change in the background.
-    pub(crate) fn change_limit(
-        self: &Arc<Self>,
-        limit: &Arc<SharedValue<Limit>>,
-        change: LimitChange,
-        now: Timestamp,
-    ) {
-        self.shared.enqueue_write(limit, LimitStep { at: now, change }, |_| {});
+    pub(crate) fn change_limit(self: &Arc<Self>, limit: &SharedLimit, change: LimitChange) {
+        let at = self.env.now();
+        self.shared.enqueue_write(limit, LimitStep { at, change }, |_| {});
     }
 
     /// Takes in what a read that began at `read_at` found in a namespace, and wakes the tasks that wait for changes.
@@ -461,8 +446,7 @@ impl Gate {
             PROVIDERS => {
                 return self.providers.values().map(|one| self.sync_control(one, &found, source)).collect();
             }
-            LIMITS => return self.sync_limits(&found),
-            RECEIVER_HOLDS => return self.sync_receiver_holds(&found),
+            LIMITS | RECEIVER_HOLDS => return self.sync_limits(namespace, &found),
             ROUTES => self.route_controls.values().map(|control| found.sync(control)).collect(),
             tenant_limits::NAMESPACE => self.tenants.sync(&found),
             TENANT_LIMITS => self.tenants.sync_limits(&found),
@@ -474,20 +458,28 @@ impl Gate {
         synced
     }
 
-    fn sync_limits(self: &Arc<Self>, found: &NamespaceSnapshot<'_>) -> SyncResult {
-        let now = self.clock.now();
-        // A company that only the store knows is made known first.
+    /// Takes in the limits of providers and companies, or the holds on receivers.
+    fn sync_limits(self: &Arc<Self>, namespace: Namespace, found: &NamespaceSnapshot<'_>) -> SyncResult {
+        let now = self.env.now();
+        // A company or a receiver that only the store knows is made known first.
         for key in found.keys() {
-            if let Some((name, company)) = key.rsplit_once('/')
+            if namespace == RECEIVER_HOLDS {
+                if let Some((name, id)) = ReceiverId::read(key)
+                    && let Some(provider) = self.providers.get(name)
+                {
+                    provider.receivers.hold_of(&id, now);
+                }
+            } else if let Some((name, company)) = key.rsplit_once('/')
                 && let (Some(provider), Ok(company)) = (self.providers.get(name), CompanyId::new(company))
             {
                 provider.company_limit(&company, now);
             }
         }
         let sync = |provider: &Arc<Provider>| {
-            let limits = provider.limits().into_iter();
+            let limits =
+                if namespace == RECEIVER_HOLDS { provider.receivers.holds() } else { provider.limits() };
             let synced: SyncResult =
-                limits.map(|limit| self.sync_limit(found, &limit, provider, now)).collect();
+                limits.iter().map(|limit| self.sync_limit(found, limit, provider, now)).collect();
             if synced.changed {
                 provider.changed.notify_waiters();
             }
@@ -496,28 +488,11 @@ impl Gate {
         self.providers.values().map(sync).collect()
     }
 
-    fn sync_receiver_holds(self: &Arc<Self>, found: &NamespaceSnapshot<'_>) -> SyncResult {
-        let now = self.clock.now();
-        // A receiver that only the store knows is made known first.
-        for key in found.keys() {
-            if let Some((name, id)) = ReceiverId::read(key)
-                && let Some(provider) = self.providers.get(name)
-            {
-                provider.receivers.hold_of(&id, now);
-            }
-        }
-        let sync = |provider: &Arc<Provider>| -> SyncResult {
-            let holds = provider.receivers.holds().into_iter();
-            holds.map(|hold| self.sync_limit(found, &hold, provider, now)).collect()
-        };
-        self.providers.values().map(sync).collect()
-    }
-
     /// Has a limit take in what was found of it, and bounds the hold that comes with it.
     fn sync_limit(
         self: &Arc<Self>,
         found: &NamespaceSnapshot<'_>,
-        limit: &Arc<SharedValue<Limit>>,
+        limit: &SharedLimit,
         provider: &Provider,
         now: Timestamp,
     ) -> SyncResult {
@@ -539,21 +514,16 @@ impl Gate {
 pub(crate) const NAMESPACES: [Namespace; 6] =
     [PROVIDERS, ROUTES, tenant_limits::NAMESPACE, LIMITS, RECEIVER_HOLDS, TENANT_LIMITS];
 
-/// Keeps the gate's copies fresh.
-#[derive(Debug)]
-pub(crate) struct GateSync(pub Arc<Gate>);
-
 #[async_trait]
-impl Synced for GateSync {
+impl Synced for Arc<Gate> {
     fn namespaces(&self) -> &'static [Namespace] {
         &NAMESPACES
     }
 
     async fn sync(&self, namespace: Namespace) -> Result<SyncResult, StoreError> {
-        let gate = &self.0;
-        let (read_at, now) = (Instant::now(), gate.clock.now());
-        let entries = gate.kv.kv_list(namespace, now).await?;
-        let synced = gate.take_in(namespace, &entries, read_at, Source::AnotherNode);
+        let (read_at, now) = (Instant::now(), self.env.now());
+        let entries = self.kv.kv_list(namespace, now).await?;
+        let synced = self.take_in(namespace, &entries, read_at, Source::AnotherNode);
         if namespace == tenant_limits::NAMESPACE && synced.changed {
             // Limits of companies that have terms only now were not taken in before.
             let limits = self.sync(TENANT_LIMITS).await?;
@@ -565,23 +535,15 @@ impl Synced for GateSync {
 
 /// One rate, and what a batch of deliveries wants of it.
 struct RateDraw {
-    limit: Arc<SharedValue<Limit>>,
+    limit: SharedLimit,
     rate: Rate,
-    /// It bounds all of them, and not those of one company.
-    bounds_all: bool,
     wanted: u32,
     got: u32,
     used: u32,
 }
 
 impl RateDraw {
-    /// Makes the draw of all deliveries from the provider's own rate.
-    fn of_all(limit: Arc<SharedValue<Limit>>, rate: Rate, wanted: u32) -> Self {
-        RateDraw { bounds_all: true, ..RateDraw::of_company(limit, rate, wanted) }
-    }
-
-    /// Makes the draw of one company's deliveries.
-    fn of_company(limit: Arc<SharedValue<Limit>>, rate: Rate, wanted: u32) -> Self {
-        RateDraw { limit, rate, bounds_all: false, wanted, got: 0, used: 0 }
+    fn new(limit: SharedLimit, rate: Rate, wanted: u32) -> Self {
+        RateDraw { limit, rate, wanted, got: 0, used: 0 }
     }
 }

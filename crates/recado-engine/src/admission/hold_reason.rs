@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use recado_core::limit::Quiet;
 use recado_core::{CompanyId, Job, RouteName, Timestamp};
 
 use crate::admission::control::Pause;
 use crate::admission::gate::Gate;
-use crate::admission::provider::{Provider, ProviderView, RefusalReason};
+use crate::admission::provider::{Provider, ProviderView, Refusal, RefusalReason};
 use crate::route::Route;
 
 /// The reason why due jobs do not go out.
@@ -52,7 +53,7 @@ pub enum PauseScope {
 }
 
 impl HoldReason {
-    pub(crate) fn new(why: &RefusalReason, until: Option<Timestamp>) -> Self {
+    pub(crate) fn new(Refusal { why, until }: &Refusal) -> Self {
         let (by, said) = match why {
             RefusalReason::Breaker { reason, .. } => (HoldCause::Breaker, reason.clone()),
             RefusalReason::Paused(pause) => {
@@ -66,12 +67,18 @@ impl HoldReason {
             RefusalReason::CompanyBusy => (HoldCause::Limit(LimitKind::CompanySlots), None),
             RefusalReason::Store => (HoldCause::Limit(LimitKind::Store), None),
         };
-        HoldReason { by, why: words(why), said, until }
+        HoldReason { by, why: words(why), said, until: *until }
     }
 
     /// Returns true if a wait for it is a deferral, and not just a wait for a turn.
     pub fn is_deferral(&self) -> bool {
         !matches!(self.by, HoldCause::Limit(LimitKind::Slots | LimitKind::CompanySlots | LimitKind::Store))
+    }
+
+    /// Makes the reason of a hold that an answer of a receiver imposed.
+    pub(super) fn quiet(why: String, quiet: Quiet) -> Self {
+        let by = HoldCause::Limit(LimitKind::Quiet);
+        HoldReason { by, why, said: Some(quiet.reason), until: Some(quiet.until) }
     }
 
     fn pause(what: PauseScope, pause: Pause) -> Self {
@@ -109,7 +116,7 @@ pub(crate) fn words(why: &RefusalReason) -> String {
 impl ProviderView {
     /// The reason why its lanes wait, if they do.
     pub fn hold(&self) -> Option<HoldReason> {
-        self.held.as_ref().map(|(why, until)| HoldReason::new(why, *until))
+        self.held.as_ref().map(HoldReason::new)
     }
 }
 
@@ -124,29 +131,21 @@ impl Gate {
         if let Some(pause) = self.pause_of(&route.name) {
             return Some(HoldReason::pause(PauseScope::Route, pause));
         }
-        let now = self.clock.now();
+        let now = self.env.now();
         self.hold_by_providers(route, now, |provider| provider.view_of(route.hold_max(), now).held)
     }
 
     /// The reason why this company's due jobs of this route wait, if they do.
     pub fn hold(&self, route: &str, company: &str) -> Option<HoldReason> {
-        let now = self.clock.now();
-        match self.tenants.held(company, now) {
-            Some((RefusalReason::Paused(pause), _)) => {
-                return Some(HoldReason::pause(PauseScope::Company, pause));
-            }
-            Some((_, until)) => {
-                let why = "the tenant's rate is used up".to_owned();
-                return Some(HoldReason {
-                    by: HoldCause::Limit(LimitKind::CompanyRate),
-                    why,
-                    said: None,
-                    until,
-                });
-            }
-            None => {}
+        let now = self.env.now();
+        if let Some(Refusal { why, until }) = self.tenants.held(company, now) {
+            let by = HoldCause::Limit(LimitKind::CompanyRate);
+            return Some(match why {
+                RefusalReason::Paused(pause) => HoldReason::pause(PauseScope::Company, pause),
+                _ => HoldReason { by, why: "the tenant's rate is used up".to_owned(), said: None, until },
+            });
         }
-        let route = self.routes.get(route)?;
+        let route = self.env.routes.get(route)?;
         let company = CompanyId::new(company).ok();
         self.route_hold(route).or_else(|| {
             self.hold_by_providers(route, now, |provider| {
@@ -160,28 +159,25 @@ impl Gate {
         &self,
         route: &Route,
         now: Timestamp,
-        held: impl Fn(&Provider) -> Option<(RefusalReason, Option<Timestamp>)>,
+        held: impl Fn(&Provider) -> Option<Refusal>,
     ) -> Option<HoldReason> {
         let mut hold: Option<HoldReason> = None;
         for name in route.providers() {
-            let (why, until) = held(self.providers.get(name)?)?;
+            let refusal = held(self.providers.get(name)?)?;
             // A probe that is due lets one job through: it waits for its turn, not for the breaker.
-            if until.is_some_and(|until| until <= now) {
+            if refusal.until.is_some_and(|until| until <= now) {
                 return None;
             }
-            let sooner = |known: HoldReason| HoldReason {
-                until: [known.until, until].into_iter().flatten().min(),
-                ..known
-            };
-            hold = Some(hold.map_or_else(|| HoldReason::new(&why, until), sooner));
+            let hold = hold.get_or_insert_with(|| HoldReason::new(&refusal));
+            hold.until = hold.until.into_iter().chain(refusal.until).min();
         }
         hold
     }
 
     /// Returns what holds back a job that is pinned to one provider, beside what holds its route back.
     pub fn hold_by_pin(&self, job: &Job) -> Option<HoldReason> {
-        let now = self.clock.now();
-        let route = self.routes.get(job.route.as_str())?;
+        let now = self.env.now();
+        let route = self.env.routes.get(job.route.as_str())?;
         let pin = job.pin()?;
         let name = pin.provider.as_deref().unwrap_or(&route.provider);
         let retry_at = job.attempts.last().map(|last| {
@@ -191,8 +187,7 @@ impl Gate {
         if route.others.is_empty() || retry_at.is_some_and(|at| at > now) {
             return None;
         }
-        let (why, until) = self.providers.get(name)?.view_of(route.hold_max(), now).held?;
-        let hold = HoldReason::new(&why, until);
+        let hold = self.providers.get(name)?.view_of(route.hold_max(), now).hold()?;
         Some(HoldReason {
             why: format!("provider {name} may have taken it, and no other is asked; {}", hold.why),
             ..hold

@@ -3,17 +3,16 @@
 
 use std::sync::Arc;
 
-use recado_core::limit::{Limit, Quiet};
+use recado_core::limit::Quiet;
 use recado_core::{AuditEvent, AuditKind, CompanyId, Job, Timestamp};
 use recado_transport::Receiver;
 
-use crate::admission::control::{LimitChange, LimitStep};
+use crate::admission::control::{LimitChange, LimitStep, SharedLimit};
 use crate::admission::gate::{Gate, ProviderTarget};
-use crate::admission::hold_reason::{HoldCause, HoldReason, LimitKind};
+use crate::admission::hold_reason::HoldReason;
 use crate::admission::provider::Provider;
 use crate::admission::receivers::ReceiverId;
-use crate::error::EngineError;
-use crate::shared::value::SharedValue;
+use crate::error::Result;
 
 /// The part of a provider's jobs that a hold keeps back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +66,7 @@ impl OutsideHold {
     }
 }
 
-type Found = (OutsideHold, Arc<Provider>, Arc<SharedValue<Limit>>);
+type Found = (OutsideHold, Arc<Provider>, SharedLimit);
 
 impl Gate {
     fn found_holds(&self, now: Timestamp) -> Vec<Found> {
@@ -91,11 +90,10 @@ impl Gate {
 
     /// Drops the holds on an endpoint that is gone or has another address now: they came from another receiver.
     pub(crate) fn drop_endpoint_holds(self: &Arc<Self>, company: &CompanyId, endpoint: &str) {
-        let now = self.clock.now();
         let id = ReceiverId { company: company.clone(), receiver: Receiver::Endpoint(endpoint.into()) };
         for provider in self.providers.values() {
             if let Some(hold) = provider.receivers.known_hold(&id) {
-                self.change_limit(&hold, LimitChange::Lift, now);
+                self.change_limit(&hold, LimitChange::Lift);
             }
         }
         self.changed.notify_waiters();
@@ -104,8 +102,8 @@ impl Gate {
     /// Returns the hold on the receiver that a job goes to, if it lasts beyond the job's own wait. A route with several
     /// providers holds the job back only when each of them does.
     pub fn receiver_hold(&self, job: &Job) -> Option<HoldReason> {
-        let now = self.clock.now();
-        let route = self.routes.get(job.route.as_str())?;
+        let now = self.env.now();
+        let route = self.env.routes.get(job.route.as_str())?;
         let targets = self.targets(route);
         // Most of the time nothing is held, and no job's data has to be read.
         if targets.iter().any(|target| target.provider.receivers.is_empty()) {
@@ -119,27 +117,24 @@ impl Gate {
         if first.until <= job.due_at {
             return None;
         }
-        let why = format!("the receiver asked for quiet: {}", first.reason);
-        let by = HoldCause::Limit(LimitKind::Quiet);
-        Some(HoldReason { by, why, said: Some(first.reason), until: Some(first.until) })
+        Some(HoldReason::quiet(format!("the receiver asked for quiet: {}", first.reason), first))
     }
 
     /// Sums up the holds on receivers of a provider, all or one company's.
     pub fn receivers_hold(&self, provider: &str, company: Option<&CompanyId>) -> Option<HoldReason> {
-        let mut held = self.providers.get(provider)?.receivers.all_held(self.clock.now());
+        let mut held = self.providers.get(provider)?.receivers.all_held(self.env.now());
         held.retain(|(id, ..)| company.is_none_or(|company| id.company == *company));
         let (_, first, _) = held.iter().min_by_key(|(_, quiet, _)| quiet.until)?;
         let why = match held.len() {
             1 => format!("a receiver asked for quiet: {}", first.reason),
             count => format!("{count} receivers asked for quiet; the first until {}", first.until),
         };
-        let by = HoldCause::Limit(LimitKind::Quiet);
-        Some(HoldReason { by, why, said: Some(first.reason.clone()), until: Some(first.until) })
+        Some(HoldReason::quiet(why, first.clone()))
     }
 
     /// Lists the holds that answers from outside imposed, by provider and scope.
     pub fn outside_holds(&self) -> Vec<OutsideHold> {
-        self.found_holds(self.clock.now()).into_iter().map(|(hold, ..)| hold).collect()
+        self.found_holds(self.env.now()).into_iter().map(|(hold, ..)| hold).collect()
     }
 
     /// Lifts a hold on every node; who did it and why is recorded in the same step. `None` when there is no such hold.
@@ -148,8 +143,8 @@ impl Gate {
         id: &str,
         reason: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Option<OutsideHold>, EngineError> {
-        let now = self.clock.now();
+    ) -> Result<Option<OutsideHold>> {
+        let now = self.env.now();
         let found = self.found_holds(now).into_iter().find(|(hold, ..)| &*hold.id == id);
         let Some((hold, provider, limit)) = found else { return Ok(None) };
         let step = LimitStep { at: now, change: LimitChange::Lift };
@@ -163,20 +158,14 @@ impl Gate {
 }
 
 fn lifted(hold: &OutsideHold, reason: Option<&str>, actor: Option<&str>, now: Timestamp) -> AuditEvent {
+    let [kind, company, receiver] = hold.scope.parts();
     let scope = match &hold.scope {
         HeldScope::Provider => "all its jobs".to_owned(),
-        HeldScope::Company(company) => format!("company {company}"),
-        HeldScope::Receiver(company, Receiver::Endpoint(id)) => format!("company {company}, endpoint {id}"),
-        HeldScope::Receiver(company, Receiver::Host(host)) => format!("company {company}, host {host}"),
+        HeldScope::Company(_) => format!("company {company}"),
+        HeldScope::Receiver(..) => format!("company {company}, {kind} {receiver}"),
     };
-    let words = match reason {
-        Some(reason) => format!("{scope}: {reason}"),
-        None => scope,
-    };
+    let words = reason.map_or_else(|| scope.clone(), |reason| format!("{scope}: {reason}"));
     let mut audit = AuditEvent::about_provider(&hold.provider, AuditKind::HoldLifted, now);
-    audit.company_id = match &hold.scope {
-        HeldScope::Provider => None,
-        HeldScope::Company(company) | HeldScope::Receiver(company, _) => Some(company.as_str().into()),
-    };
+    audit.company_id = Some(company.into()).filter(|_| hold.scope != HeldScope::Provider);
     audit.by(actor).reason(words)
 }

@@ -18,7 +18,7 @@ use recado_core::{Class, CompanyId, Job, Timestamp};
 use tokio::sync::Notify;
 
 use crate::admission::breaker::{DeliveryFeedback, PROVIDERS, ProviderControl};
-use crate::admission::control::{LIMITS, LimitChange};
+use crate::admission::control::{LIMITS, LimitChange, SharedLimit};
 use crate::admission::receivers::Receivers;
 use crate::admission::retry_budget::RetryBudget;
 use crate::shared::value::SharedValue;
@@ -101,19 +101,25 @@ pub enum RefusalReason {
 
 /// The refusal of a delivery: its reason, and its end if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     pub why: RefusalReason,
     pub until: Option<Timestamp>,
 }
 
-/// The answer of this process to a lane that wants to send.
-#[derive(Clone, Debug, PartialEq)]
+impl Refusal {
+    /// Refuses for as long as nothing changes.
+    pub(crate) fn without_end(why: RefusalReason) -> Self {
+        Refusal { why, until: None }
+    }
+}
+
+/// The answer of this process to a lane that may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admittance {
     /// Up to this many may. They are reserved.
     Granted(usize),
     /// One may, if the store grants it the probe. Nothing is reserved yet.
     ProbeDue,
-    Refused(Refusal),
 }
 
 /// The owner of the slots that a delivery takes.
@@ -130,7 +136,7 @@ pub struct Provider {
     pub name: Box<str>,
     pub terms: ProviderTerms,
     pub(crate) control: Arc<SharedValue<ProviderControl>>,
-    pub(crate) limit: Arc<SharedValue<Limit>>,
+    pub(crate) limit: SharedLimit,
     pub(crate) receivers: Receivers,
     /// The longest wait that an answer or a rule of its routes can impose.
     pub(crate) longest_wait: Duration,
@@ -158,7 +164,7 @@ struct LocalState {
 
 #[derive(Debug)]
 struct CompanyState {
-    limit: Arc<SharedValue<Limit>>,
+    limit: SharedLimit,
     running: usize,
 }
 
@@ -200,35 +206,32 @@ impl Provider {
         slots: SlotOwner,
         hold_max: Duration,
         now: Timestamp,
-    ) -> Admittance {
-        let refused = |why, until| Admittance::Refused(Refusal { why, until });
+    ) -> Result<Admittance, Refusal> {
         let mut here = self.here.lock();
         let admission = self.control.read(|control| match (&control.paused, &self.terms.breaker) {
-            (Some(pause), _) => Err((RefusalReason::Paused(pause.clone()), None)),
+            (Some(pause), _) => Err(Refusal::without_end(RefusalReason::Paused(pause.clone()))),
             (None, None) => Ok(Admission::Open(1.0)),
             (None, Some(terms)) => match control.breaker.peek_admission(terms, now) {
-                Admission::Refused { until } => Err((breaker_refusal(&control.breaker), until)),
+                Admission::Refused { until } => {
+                    Err(Refusal { why: breaker_refusal(&control.breaker), until })
+                }
                 admission => Ok(admission),
             },
-        });
-        let strength = match admission {
-            Err((why, until)) => return refused(why, until),
-            Ok(Admission::Open(strength)) => Some(strength),
-            Ok(_) => None,
-        };
+        })?;
         let mut wanted = wanted;
         if let Some((why, until)) = self.limit.read(|limit| quiet(limit, hold_max, now)) {
-            return refused(why, Some(until));
+            return Err(Refusal { why, until: Some(until) });
         }
         if let Some(rate) = self.terms.rate {
             let most = u32::try_from(wanted).unwrap_or(u32::MAX).saturating_add(here.reserved);
             let free = self.limit.read(|limit| limit.available(rate, most, now));
             wanted = free.saturating_sub(here.reserved) as usize;
             if wanted == 0 {
-                return refused(RefusalReason::Rate, self.limit.read(|limit| limit.available_at(rate, now)));
+                let until = self.limit.read(|limit| limit.available_at(rate, now));
+                return Err(Refusal { why: RefusalReason::Rate, until });
             }
         }
-        let Some(strength) = strength else { return Admittance::ProbeDue };
+        let Admission::Open(strength) = admission else { return Ok(Admittance::ProbeDue) };
         if slots == SlotOwner::ThisProcess {
             let free = self.bound(&here, strength).saturating_sub(here.running);
             wanted = wanted.min(match self.terms.company_slots {
@@ -239,10 +242,11 @@ impl Provider {
         }
         if wanted == 0 {
             // The ramp grows by itself; deliveries that end wake it as well.
-            return refused(RefusalReason::Busy, (strength < 1.0).then(|| now.plus(LOOK_AGAIN)));
+            let until = (strength < 1.0).then(|| now.plus(LOOK_AGAIN));
+            return Err(Refusal { why: RefusalReason::Busy, until });
         }
         self.reserve(&mut here, wanted, slots);
-        Admittance::Granted(wanted)
+        Ok(Admittance::Granted(wanted))
     }
 
     /// The store granted the probe.
@@ -299,11 +303,8 @@ impl Provider {
 
     /// Returns the slots without a started delivery, granted or not.
     fn unstarted(&self, here: &LocalState, now: Timestamp) -> usize {
-        let strength = self
-            .terms
-            .breaker
-            .as_ref()
-            .map_or(1.0, |terms| self.control.read(|control| control.breaker.ramp_share(terms, now)));
+        let ramp = |terms| self.control.read(|control| control.breaker.ramp_share(terms, now));
+        let strength = self.terms.breaker.as_ref().map_or(1.0, ramp);
         self.bound(here, strength).saturating_sub(here.started)
     }
 
@@ -319,13 +320,13 @@ impl Provider {
     }
 
     /// Returns the limit of a company at this provider, shared with all nodes.
-    pub(crate) fn company_limit(&self, company: &CompanyId, now: Timestamp) -> Arc<SharedValue<Limit>> {
+    pub(crate) fn company_limit(&self, company: &CompanyId, now: Timestamp) -> SharedLimit {
         let mut here = self.here.lock();
         self.company(&mut here, company, now).limit.clone()
     }
 
     /// Its own limit, and those of the companies in memory.
-    pub(crate) fn limits(&self) -> Vec<Arc<SharedValue<Limit>>> {
+    pub(crate) fn limits(&self) -> Vec<SharedLimit> {
         let here = self.here.lock();
         let companies = here.companies.values().map(|company| company.limit.clone());
         [self.limit.clone()].into_iter().chain(companies).collect()
@@ -412,7 +413,7 @@ pub(crate) struct Quotas {
     /// Time at which the first that is bounded may have more, as far as time alone decides.
     pub free_at: Option<Timestamp>,
     /// Changes that correct limits: times in the future, quiets that are too long.
-    pub corrections: Vec<(Arc<SharedValue<Limit>>, LimitChange)>,
+    pub corrections: Vec<(SharedLimit, LimitChange)>,
 }
 
 impl Quotas {
@@ -427,7 +428,7 @@ impl Quotas {
     pub fn limit(
         &mut self,
         company: &CompanyId,
-        shared: &Arc<SharedValue<Limit>>,
+        shared: &SharedLimit,
         rate: Option<Rate>,
         hold_max: Duration,
         now: Timestamp,
@@ -467,8 +468,8 @@ pub struct ProviderView {
     pub running: usize,
     /// Deliveries that it may have at the same time right now.
     pub bound: usize,
-    /// The reason why its lanes may not claim, if they may not, and its end.
-    pub held: Option<(RefusalReason, Option<Timestamp>)>,
+    /// The refusal that its lanes get, if they may not claim.
+    pub held: Option<Refusal>,
 }
 
 impl Provider {
@@ -478,7 +479,9 @@ impl Provider {
 
     /// Returns the provider as a route sees it that waits `hold_max` at most for a quiet.
     pub(crate) fn view_of(&self, hold_max: Duration, now: Timestamp) -> ProviderView {
-        let ProviderControl { breaker, paused } = self.control.read(ProviderControl::clone);
+        let control = self.control.read(ProviderControl::clone);
+        let held = self.held(&control, hold_max, now);
+        let ProviderControl { breaker, paused } = control;
         let terms = self.terms.breaker.as_ref();
         let strength = terms.map_or(1.0, |terms| breaker.ramp_share(terms, now));
         let here = self.here.lock();
@@ -486,7 +489,7 @@ impl Provider {
             name: self.name.clone(),
             terms: self.terms,
             failures_in_window: terms.map_or(0, |terms| breaker.failures_in_window(terms, now)),
-            held: self.held(&breaker, paused.as_ref(), hold_max, now),
+            held,
             breaker,
             paused,
             quiet_until: self.limit.read(|limit| limit.quiet_at(now).map(|(until, _)| until)),
@@ -496,38 +499,30 @@ impl Provider {
     }
 
     /// The same question as [`Provider::ask`], for a lane as a whole.
-    fn held(
-        &self,
-        breaker: &Breaker,
-        paused: Option<&Pause>,
-        hold_max: Duration,
-        now: Timestamp,
-    ) -> Option<(RefusalReason, Option<Timestamp>)> {
+    fn held(&self, control: &ProviderControl, hold_max: Duration, now: Timestamp) -> Option<Refusal> {
+        let ProviderControl { breaker, paused } = control;
         if let Some(pause) = paused {
-            return Some((RefusalReason::Paused(pause.clone()), None));
+            return Some(Refusal::without_end(RefusalReason::Paused(pause.clone())));
         }
         if self.terms.breaker.is_some() && breaker.state != BreakerState::Closed {
-            return Some((breaker_refusal(breaker), breaker.next_probe_at.filter(|_| !breaker.held_open)));
+            let until = breaker.next_probe_at.filter(|_| !breaker.held_open);
+            return Some(Refusal { why: breaker_refusal(breaker), until });
         }
         self.limit.read(|limit| limited(limit, self.terms.rate, hold_max, now))
     }
 
     /// Returns what holds a company's jobs back here, of a route that waits `hold_max` at most for a quiet.
-    pub fn company_held(
-        &self,
-        company: &CompanyId,
-        hold_max: Duration,
-        now: Timestamp,
-    ) -> Option<(RefusalReason, Option<Timestamp>)> {
+    pub fn company_held(&self, company: &CompanyId, hold_max: Duration, now: Timestamp) -> Option<Refusal> {
         let here = self.here.lock();
         let known = here.companies.get(company)?;
         let free = self.unstarted(&here, now);
-        let by_slots = || (self.slots_of(known, free) == 0).then_some((RefusalReason::CompanyBusy, None));
+        let busy = || Refusal::without_end(RefusalReason::CompanyBusy);
+        let by_slots = || (self.slots_of(known, free) == 0).then(busy);
         known.limit.read(|limit| limited(limit, self.terms.company_rate, hold_max, now)).or_else(by_slots)
     }
 
     /// Returns every company that is held here at `now`, with what holds it.
-    pub(crate) fn held_companies(&self, now: Timestamp) -> Vec<(CompanyId, Quiet, Arc<SharedValue<Limit>>)> {
+    pub(crate) fn held_companies(&self, now: Timestamp) -> Vec<(CompanyId, Quiet, SharedLimit)> {
         let here = self.here.lock();
         let held = here.companies.iter().filter_map(|(name, company)| {
             Some((name.clone(), company.limit.read(|limit| limit.quiet(now))?, company.limit.clone()))
@@ -545,15 +540,16 @@ impl Provider {
     }
 }
 
-fn limited(
+/// Returns what a limit holds back: a quiet, or a rate that is used up.
+pub(super) fn limited(
     limit: &Limit,
     rate: Option<Rate>,
     hold_max: Duration,
     now: Timestamp,
-) -> Option<(RefusalReason, Option<Timestamp>)> {
+) -> Option<Refusal> {
     if let Some((why, until)) = quiet(limit, hold_max, now) {
-        return Some((why, Some(until)));
+        return Some(Refusal { why, until: Some(until) });
     }
     let rate = rate.filter(|rate| limit.available(*rate, 1, now) == 0)?;
-    Some((RefusalReason::Rate, limit.available_at(rate, now)))
+    Some(Refusal { why: RefusalReason::Rate, until: limit.available_at(rate, now) })
 }

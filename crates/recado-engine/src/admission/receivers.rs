@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::limit::{Limit, Quiet};
+use recado_core::limit::Quiet;
 use recado_core::{CompanyId, Timestamp};
 use recado_transport::Receiver;
 
-use crate::admission::control::RECEIVER_HOLDS;
+use crate::admission::control::{RECEIVER_HOLDS, SharedLimit};
 use crate::shared::value::SharedValue;
 
 /// Receivers of a provider that are held at most. The answer of one more holds back its own job alone.
@@ -81,13 +81,15 @@ pub(crate) struct Receivers {
     provider: Box<str>,
     /// Deliveries to one receiver at the same time.
     slots_max: usize,
-    known: Mutex<HashMap<ReceiverId, ReceiverState>>,
+    known: Mutex<KnownReceivers>,
     last_look: Mutex<Timestamp>,
 }
 
+type KnownReceivers = HashMap<ReceiverId, ReceiverState>;
+
 #[derive(Debug)]
 struct ReceiverState {
-    hold: Arc<SharedValue<Limit>>,
+    hold: SharedLimit,
     /// Start times of the deliveries on their way, oldest first.
     running: VecDeque<Timestamp>,
     /// Mean time of its latest deliveries.
@@ -128,11 +130,7 @@ impl Receivers {
         }
     }
 
-    fn state<'a>(
-        &self,
-        known: &'a mut HashMap<ReceiverId, ReceiverState>,
-        id: &ReceiverId,
-    ) -> &'a mut ReceiverState {
+    fn state<'a>(&self, known: &'a mut KnownReceivers, id: &ReceiverId) -> &'a mut ReceiverState {
         known.entry(id.clone()).or_insert_with(|| ReceiverState {
             hold: Arc::new(SharedValue::new(RECEIVER_HOLDS, id.key(&self.provider))),
             running: VecDeque::new(),
@@ -147,7 +145,7 @@ impl Receivers {
         &self,
         id: &ReceiverId,
         hold_max: Duration,
-        bound: impl FnOnce(&Arc<SharedValue<Limit>>),
+        bound: impl FnOnce(&SharedLimit),
         now: Timestamp,
     ) -> Result<(), ReceiverWait> {
         let mut known = self.known.lock();
@@ -188,7 +186,7 @@ impl Receivers {
     }
 
     /// Returns the value that holds this receiver back, shared with all nodes. `None` when too many are held.
-    pub fn hold_of(&self, id: &ReceiverId, now: Timestamp) -> Option<Arc<SharedValue<Limit>>> {
+    pub fn hold_of(&self, id: &ReceiverId, now: Timestamp) -> Option<SharedLimit> {
         let mut known = self.known.lock();
         if known.len() >= RECEIVERS_KEPT_MAX && !known.contains_key(id) {
             known.retain(|_, state| !state.is_at_rest(now));
@@ -205,22 +203,22 @@ impl Receivers {
     }
 
     /// Returns the value that holds a known receiver back.
-    pub fn known_hold(&self, id: &ReceiverId) -> Option<Arc<SharedValue<Limit>>> {
+    pub fn known_hold(&self, id: &ReceiverId) -> Option<SharedLimit> {
         self.known.lock().get(id).map(|state| state.hold.clone())
     }
 
     /// Returns the hold on a receiver at `now`.
     pub fn held(&self, id: &ReceiverId, now: Timestamp) -> Option<Quiet> {
-        self.known.lock().get(id)?.hold.read(|hold| hold.quiet(now))
+        self.known_hold(id)?.read(|hold| hold.quiet(now))
     }
 
     /// Returns the values that hold receivers back, of all that are known.
-    pub fn holds(&self) -> Vec<Arc<SharedValue<Limit>>> {
+    pub fn holds(&self) -> Vec<SharedLimit> {
         self.known.lock().values().map(|state| state.hold.clone()).collect()
     }
 
     /// Returns every receiver that is held at `now`.
-    pub fn all_held(&self, now: Timestamp) -> Vec<(ReceiverId, Quiet, Arc<SharedValue<Limit>>)> {
+    pub fn all_held(&self, now: Timestamp) -> Vec<(ReceiverId, Quiet, SharedLimit)> {
         let known = self.known.lock();
         let held = known.iter().filter_map(|(id, state)| {
             Some((id.clone(), state.hold.read(|hold| hold.quiet(now))?, state.hold.clone()))

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::limit::{Limit, Rate};
+use recado_core::limit::Rate;
 use recado_core::{CompanyId, Timestamp};
 use recado_store::Namespace;
 use serde::{Deserialize, Serialize};
 
-use crate::admission::control::{Pause, TENANT_LIMITS};
-use crate::admission::provider::{Quotas, RefusalReason};
+use crate::admission::control::{Pause, SharedLimit, TENANT_LIMITS};
+use crate::admission::provider::{Quotas, Refusal, RefusalReason, limited};
 use crate::shared::sync::NamespaceSnapshot;
 use crate::shared::value::{Replayable, SharedValue, SyncResult};
 
@@ -120,7 +120,7 @@ struct TenantsState {
 #[derive(Debug)]
 struct Tenant {
     terms: Arc<SharedValue<TenantTerms>>,
-    limit: Arc<SharedValue<Limit>>,
+    limit: SharedLimit,
 }
 
 impl TenantsState {
@@ -194,7 +194,7 @@ impl Tenants {
     }
 
     /// The limit of a company over all routes, if it has one.
-    pub(crate) fn limit(&self, company: &CompanyId) -> Option<(Arc<SharedValue<Limit>>, Rate)> {
+    pub(crate) fn limit(&self, company: &CompanyId) -> Option<(SharedLimit, Rate)> {
         let state = self.state.lock();
         let tenant = state.known.get(company)?;
         Some((tenant.limit.clone(), tenant.terms.read(TenantTerms::rate)?))
@@ -221,16 +221,13 @@ impl Tenants {
     }
 
     /// The reason why this company's jobs wait, if it is a term of its own.
-    pub(crate) fn held(&self, company: &str, now: Timestamp) -> Option<(RefusalReason, Option<Timestamp>)> {
+    pub(crate) fn held(&self, company: &str, now: Timestamp) -> Option<Refusal> {
         let state = self.state.lock();
         let tenant = state.known.get(company)?;
         let (pause, rate) = tenant.terms.read(|terms| (terms.pause(), terms.rate()));
         if let Some(pause) = pause {
-            return Some((RefusalReason::Paused(pause), None));
+            return Some(Refusal::without_end(RefusalReason::Paused(pause)));
         }
-        tenant.limit.read(|limit| {
-            let rate = rate.filter(|rate| limit.available(*rate, 1, now) == 0)?;
-            Some((RefusalReason::Rate, limit.available_at(rate, now)))
-        })
+        tenant.limit.read(|limit| limited(limit, rate, Duration::ZERO, now))
     }
 }

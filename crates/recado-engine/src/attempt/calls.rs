@@ -21,7 +21,7 @@ use crate::admission::gate::{NotStarted, Permit, ProviderTarget};
 use crate::admission::provider::{Refusal, RefusalReason, SlotOwner};
 use crate::admission::receivers::ReceiverWait;
 use crate::attempt::Attempts;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::fallback::Act;
 use crate::notify::notices::follow_up;
 use crate::route::{Carrier, Route};
@@ -105,8 +105,8 @@ struct Remembered {
 }
 
 impl Attempts {
-    pub async fn call(self: &Arc<Self>, mut call: Call) -> Result<Result<Called, CallRefused>, EngineError> {
-        if self.lifecycle.is_stopping() {
+    pub async fn call(&self, mut call: Call) -> Result<Result<Called, CallRefused>> {
+        if self.env.lifecycle.is_stopping() {
             return Err(EngineError::Stopping);
         }
         let (route, transport) = match self.callable(&call.route) {
@@ -116,47 +116,41 @@ impl Attempts {
         if let Err(faults) = transport.check(&call.data) {
             return Ok(Err(CallRefused::Data(faults)));
         }
-        let started_at = self.clock.now();
+        let started_at = self.env.now();
         let timeout = call.timeout.unwrap_or(route.timeout).min(route.timeout);
         let mut job = self.ephemeral(&route, &call, started_at, timeout);
         let about = (&job.id, &job.route, &job.company);
-        let span = self.traces.open("call", &mut job.traceparent, about, started_at);
+        let span = self.env.traces.open("call", &mut job.traceparent, about, started_at);
         call.traceparent = job.traceparent;
         let mut called = self.ask(&route, &job, call, timeout).await?;
         if let Called::Unavailable { failure, .. } = &mut called {
             // The caller hears of it by a problem, and problems end up in logs.
-            failure.reason = Reason::or(&self.routes.redact(&job, &failure.reason), format_args!("***"));
+            failure.reason = Reason::or(&self.env.routes.redact(&job, &failure.reason), format_args!("***"));
         }
         let result = ("result", called.as_str().into());
         match called {
-            Called::Answered { .. } => self.traces.close(span, result),
-            _ => self.traces.close_failed(span, result),
+            Called::Answered { .. } => self.env.traces.close(span, result),
+            _ => self.env.traces.close_failed(span, result),
         }
         Ok(Ok(called))
     }
 
-    async fn ask(
-        self: &Arc<Self>,
-        route: &Route,
-        job: &Job,
-        call: Call,
-        timeout: Duration,
-    ) -> Result<Called, EngineError> {
+    async fn ask(&self, route: &Route, job: &Job, call: Call, timeout: Duration) -> Result<Called> {
         let started_at = job.enqueued_at;
         let (target, permit) = match self.permit_call(route, job, timeout).await {
             Ok(permitted) => permitted,
-            Err(failure) => return self.fall_back_call(route, call, failure, self.clock.now()).await,
+            Err(failure) => return self.fall_back_call(route, call, failure).await,
         };
-        let (sent_at, began) = (self.clock.now(), Instant::now());
+        let (sent_at, began) = (self.env.now(), Instant::now());
         let left = timeout.saturating_sub(sent_at.since(started_at));
         let delivery = Delivery { job, attempt: 1, now: started_at, timeout: left, answer: Wanted::Answer };
         let outcome = send(&target.transport, delivery).await;
         let lasted = (sent_at, began.elapsed());
-        let now = self.clock.now();
+        let now = self.env.now();
         let verdict = route.classifier.verdict(outcome);
         let took = now.since(started_at);
         let _ = permit.record_verdict(job, &verdict, now);
-        self.traces.record(job, 1, &target.provider.name, AttemptSummary::from(&verdict), lasted);
+        self.env.traces.record(job, 1, &target.provider.name, AttemptSummary::from(&verdict), lasted);
         let failure = match verdict {
             Verdict::Delivered { answer } => {
                 tracing::info!(route = %route.name, companyId = %call.company_id, tookMs = took.as_millis() as u64, "Call answered");
@@ -164,7 +158,7 @@ impl Attempts {
                     let key = key_of(&call.route, &call.company_id, key);
                     self.remember_answer(&key, answer.clone(), now);
                 }
-                self.clear_account(route, job, now).await;
+                self.clear_account(route, job).await;
                 return Ok(Called::Answered { answer, took });
             }
             Verdict::Partial { mut refused, .. } => match refused.pop() {
@@ -178,20 +172,20 @@ impl Attempts {
             companyId = %call.company_id,
             tookMs = took.as_millis() as u64,
             errorCode = failure.code.as_deref(),
-            errorReason = self.routes.redact(job, &failure.reason),
+            errorReason = self.env.routes.redact(job, &failure.reason),
             errorClassification = failure.class.as_str(),
             rule = &*failure.rule,
             "Call failed"
         );
         self.mark_account(route, job, &failure, now).await;
-        self.fall_back_call(route, call, failure, now).await
+        self.fall_back_call(route, call, failure).await
     }
 
     fn callable(&self, name: &str) -> Result<(Arc<Route>, Arc<dyn Transport>), String> {
-        if let Some(why) = self.routes.why_undeliverable(name) {
+        if let Some(why) = self.env.routes.why_undeliverable(name) {
             return Err(why);
         }
-        let route = self.routes.get(name).cloned().ok_or_else(|| self.routes.unknown_route(name))?;
+        let route = self.env.routes.get(name).cloned().ok_or_else(|| self.env.routes.unknown_route(name))?;
         match &route.carrier {
             Carrier::Transport(transport) => Ok((route.clone(), transport.clone())),
             _ => Err(format!(
@@ -203,7 +197,7 @@ impl Attempts {
     /// Gets a permit of the first provider that admits the call. A busy one is waited for as long as the caller waits; one that
     /// is closed off is not.
     async fn permit_call(
-        self: &Arc<Self>,
+        &self,
         route: &Route,
         job: &Job,
         timeout: Duration,
@@ -217,7 +211,7 @@ impl Attempts {
                     Err(refusal) => held = held.or(Some((refusal, target))),
                 }
             }
-            let now = self.clock.now();
+            let now = self.env.now();
             match held {
                 Some((Refusal { why: RefusalReason::Busy, .. }, target)) if Instant::now() < deadline => {
                     let freed = tokio::time::timeout(BUSY_LOOK, target.provider.changed.notified());
@@ -225,28 +219,21 @@ impl Attempts {
                 }
                 Some((refusal, target)) => return Err(held_back(&refusal, &target.provider.name, now)),
                 None => {
-                    let refusal = Refusal { why: RefusalReason::Busy, until: None };
-                    return Err(held_back(&refusal, &route.provider, now));
+                    return Err(held_back(&Refusal::without_end(RefusalReason::Busy), &route.provider, now));
                 }
             }
         }
     }
 
     /// Everything that holds a job back holds a call back.
-    async fn admit_call(
-        self: &Arc<Self>,
-        route: &Route,
-        target: &ProviderTarget,
-        job: &Job,
-    ) -> Result<Permit, Refusal> {
-        let (now, company) = (self.clock.now(), &job.company);
-        let refused = |(why, until)| Refusal { why, until };
+    async fn admit_call(&self, route: &Route, target: &ProviderTarget, job: &Job) -> Result<Permit, Refusal> {
+        let (now, company) = (self.env.now(), &job.company);
         if let Some(pause) = self.gate.pause_of(&route.name) {
-            return Err(Refusal { why: RefusalReason::Paused(pause), until: None });
+            return Err(Refusal::without_end(RefusalReason::Paused(pause)));
         }
         let by_company = || {
             let everywhere = self.gate.tenants.held(company.as_str(), now);
-            everywhere.or_else(|| target.provider.company_held(company, route.hold_max(), now)).map(refused)
+            everywhere.or_else(|| target.provider.company_held(company, route.hold_max(), now))
         };
         if let Some(refusal) = by_company() {
             return Err(refusal);
@@ -254,10 +241,8 @@ impl Attempts {
         let reserving = self.gate.reserve(&target.provider, 1, SlotOwner::ThisProcess, route.hold_max());
         let mut reservation = reserving.await?;
         let permit = reservation.start(job, target.receiver_of(job)).map_err(|why| match why {
-            NotStarted::CompanyBusy => Refusal { why: RefusalReason::CompanyBusy, until: None },
-            NotStarted::Receiver(ReceiverWait::Busy { .. }) => {
-                Refusal { why: RefusalReason::Busy, until: None }
-            }
+            NotStarted::CompanyBusy => Refusal::without_end(RefusalReason::CompanyBusy),
+            NotStarted::Receiver(ReceiverWait::Busy { .. }) => Refusal::without_end(RefusalReason::Busy),
             NotStarted::Receiver(ReceiverWait::Held { quiet, .. }) => {
                 Refusal { why: RefusalReason::Quiet(quiet.reason), until: Some(quiet.until) }
             }
@@ -265,25 +250,20 @@ impl Attempts {
         match self.gate.draw_rates(Some(&target.provider), &[Some(company)]).await.as_deref() {
             Ok([true]) => Ok(permit),
             // Another caller was faster.
-            Ok(_) => Err(by_company().unwrap_or(Refusal { why: RefusalReason::Rate, until: None })),
+            Ok(_) => Err(by_company().unwrap_or(Refusal::without_end(RefusalReason::Rate))),
             Err(error) => {
                 tracing::warn!(provider = %target.provider.name, %error, "cannot spend a rate; the call is refused");
-                Err(Refusal { why: RefusalReason::Store, until: None })
+                Err(Refusal::without_end(RefusalReason::Store))
             }
         }
     }
 
-    async fn fall_back_call(
-        &self,
-        route: &Route,
-        call: Call,
-        failure: Failure,
-        now: Timestamp,
-    ) -> Result<Called, EngineError> {
+    async fn fall_back_call(&self, route: &Route, call: Call, failure: Failure) -> Result<Called> {
+        let now = self.env.now();
         let wanted = call.cache_key.as_deref().filter(|_| route.fallback.act != Act::Unavailable);
         let key = wanted.map(|key| key_of(&call.route, &call.company_id, key));
         if let Some(key) = &key
-            && let Some(entry) = self.notifier.kv.kv_get(NAMESPACE, key, now).await?
+            && let Some(entry) = self.kv.kv_get(NAMESPACE, key, now).await?
             && let Some(Remembered { at, answer }) = read_entry(&entry)
         {
             let retry = match failure.class {
@@ -295,8 +275,13 @@ impl Attempts {
         if failure.class == Class::Permanent {
             return Ok(Called::Refused { failure });
         }
-        let retry_after =
-            decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, self.random.next_draw());
+        let retry_after = decide::next_delay(
+            &route.terms.policy,
+            0,
+            None,
+            failure.retry_after,
+            self.env.random.next_draw(),
+        );
         Ok(Called::Unavailable { failure, retry_after })
     }
 
@@ -312,12 +297,12 @@ impl Attempts {
         let id = format!("{REFRESH}{key}:{}", now.as_millis() / REFRESH_EVERY_MS);
         let expires_at = now.plus(self.notifier.job_ttl);
         let mut job = follow_up(&id, &route.name, &call.company_id, call.data.as_str(), now, expires_at)?;
-        let draw = self.random.next_draw();
+        let draw = self.env.random.next_draw();
         job.correlation_id = call.cache_key.as_deref().map(Into::into);
         job.traceparent = call.traceparent;
         job.due_at = now.plus(decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, draw));
         let id = job.id.clone();
-        match self.jobs.enqueue(vec![job]).await {
+        match self.env.jobs.enqueue(vec![job]).await {
             Ok(_) => Some(id),
             Err(error) => {
                 tracing::warn!(%error, route = %route.name, "cannot schedule the retry of a call");
@@ -353,7 +338,7 @@ fn held_back(Refusal { why, until }: &Refusal, provider: &str, now: Timestamp) -
 }
 
 /// The answer's key that this job renews, if that is what it is for.
-pub(crate) fn refreshes(job: &Job) -> Option<&str> {
+pub(crate) fn refreshed_key(job: &Job) -> Option<&str> {
     let (key, _) = job.id.as_str().strip_prefix(REFRESH)?.rsplit_once(':')?;
     // Only the answer that its own route, company and key lead to.
     let own = key_of(job.route.as_str(), &job.company, job.correlation_id.as_deref()?);
@@ -377,11 +362,11 @@ fn key_of(route: &str, company: &CompanyId, key: &str) -> String {
 impl Attempts {
     /// Writes an answer down. The caller does not wait for it: a crash costs at most an older last resort.
     pub(crate) fn remember_answer(&self, key: &str, answer: Payload, now: Timestamp) {
-        let place = EntryKey { namespace: NAMESPACE, key };
-        let Ok(write) = write_of(place, Some(&Remembered { at: now, answer }), None) else { return };
+        let key = EntryKey { namespace: NAMESPACE, key };
+        let Ok(write) = write_of(key, Some(&Remembered { at: now, answer }), None) else { return };
         let write = KvWrite { expires_at: Some(now.plus(ANSWER_TTL)), ..write };
-        let kv = self.notifier.kv.clone();
-        self.lifecycle.deliveries.spawn(async move {
+        let kv = self.kv.clone();
+        self.env.lifecycle.deliveries.spawn(async move {
             if let Err(error) = kv.kv_write(vec![write], now).await {
                 tracing::warn!(%error, "cannot remember an answer");
             }
@@ -391,7 +376,7 @@ impl Attempts {
     /// Makes a job of a call, for its transport. It is never stored.
     fn ephemeral(&self, route: &Route, call: &Call, now: Timestamp, timeout: Duration) -> Job {
         Job {
-            id: JobId::trusted(format!("call-{}", self.random.uuid_v7(now))),
+            id: JobId::trusted(format!("call-{}", self.env.random.uuid_v7(now))),
             route: route.name.clone(),
             company: call.company_id.clone(),
             data: call.data.clone(),

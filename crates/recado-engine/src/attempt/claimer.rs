@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Timestamp, Transition};
-use recado_observe::HoldKind;
-use recado_store::{Pick, StoreError, Turns};
+use recado_observe::{DelaySource, HoldKind};
+use recado_store::{Pick, StoreError};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -20,9 +20,9 @@ use crate::admission::gate::{NotStarted, Permit, ProviderTarget, Reservation};
 use crate::admission::provider::SlotOwner;
 use crate::admission::receivers::ReceiverWait;
 use crate::attempt::Attempts;
-use crate::attempt::leases::{ClaimHere, HeldClaim, HeldLease};
+use crate::attempt::leases::{ClaimHere, HeldLease};
 use crate::clock::sleep_until;
-use crate::metrics::{HoldTimer, WaitBy};
+use crate::metrics::HoldTimer;
 use crate::route::Route;
 
 /// Leases that one claim asks for at most.
@@ -33,9 +33,9 @@ pub(crate) const CLAIM_RETRY: Duration = Duration::from_millis(250);
 
 /// Claims and delivers the jobs of one route until the engine stops.
 pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
-    let (gate, lifecycle) = (&attempts.gate, &attempts.lifecycle);
+    let (gate, lifecycle) = (&attempts.gate, &attempts.env.lifecycle);
     let targets = gate.targets(&route);
-    let mut waker = attempts.jobs.waker(&route.name);
+    let mut waker = attempts.env.jobs.waker(&route.name);
     let mut hold_timer = HoldTimer::default();
     loop {
         // Listen before asking: what changes in between must not be missed.
@@ -48,30 +48,37 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         let (target, mut reservation) = match attempts.reserve(&route, &targets).await {
             Ok(reserved) => reserved,
             Err((why, free_at)) => {
-                hold_timer.switch(&attempts.metrics, &route.name, why);
+                hold_timer.switch(&attempts.env.metrics, &route.name, why);
                 let is_held = why.is_some_and(|why| why != HoldKind::Concurrency);
                 match is_held {
-                    true => gate.deferrals.record_held_lane(&route.name, attempts.clock.now()),
-                    false => gate.deferrals.record_free_lane(&route.name, attempts.clock.now()),
+                    true => gate.deferrals.record_held_lane(&route.name, attempts.env.now()),
+                    false => gate.deferrals.record_free_lane(&route.name, attempts.env.now()),
                 }
                 tokio::select! {
                     () = lifecycle.stopping.cancelled() => return,
                     () = any(changes) => {}
-                    () = sleep_until(&*attempts.clock, free_at) => {}
+                    () = sleep_until(&*attempts.env.clock, free_at) => {}
                 }
                 continue;
             }
         };
-        hold_timer.switch(&attempts.metrics, &route.name, None);
-        gate.deferrals.record_free_lane(&route.name, attempts.clock.now());
+        hold_timer.switch(&attempts.env.metrics, &route.name, None);
+        gate.deferrals.record_free_lane(&route.name, attempts.env.now());
         let granted = reservation.count();
         waker.reset();
         let turns = || gate.turns(Some(&target.provider), route.hold_max(), granted, attempts.turn_jobs);
         let (shares, _) = turns();
         let quota = shares.quota.clone();
-        gate.deferrals.record_companies(&route.name, &quota, attempts.clock.now());
+        gate.deferrals.record_companies(&route.name, &quota, attempts.env.now());
         // A stop must not tear a claim apart: its answer carries leases.
-        let claimed = match attempts.claim_lane(&route, target, granted, shares).await {
+        let claim = ClaimHere {
+            pick: Pick::Ready(route.name.clone()),
+            max: granted,
+            now: attempts.env.now(),
+            provider: Some(target.provider.name.clone()),
+            turns: shares,
+        };
+        let claimed = match attempts.claim_here(claim).await {
             Ok(claimed) => claimed,
             Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
             Err(error) => {
@@ -92,7 +99,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         let mut freed = std::pin::pin!(target.provider.freed.notified());
         freed.as_mut().enable();
         let (shares, tenant_free_at) = turns();
-        gate.deferrals.record_companies(&route.name, &shares.quota, attempts.clock.now());
+        gate.deferrals.record_companies(&route.name, &shares.quota, attempts.env.now());
         if held_back.iter().any(|company| shares.quota_of(company) > 0) {
             continue;
         }
@@ -102,7 +109,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
             () = changed => {}
             () = waker.wait() => {}
             () = freed => {}
-            () = sleep_until(&*attempts.clock, next) => {}
+            () = sleep_until(&*attempts.env.clock, next) => {}
         }
     }
 }
@@ -143,19 +150,7 @@ impl Attempts {
         Err((why, free_at))
     }
 
-    async fn claim_lane(
-        self: &Arc<Self>,
-        route: &Route,
-        target: &ProviderTarget,
-        max: usize,
-        turns: Turns,
-    ) -> Result<HeldClaim, StoreError> {
-        let (pick, now) = (Pick::Ready(route.name.clone()), self.clock.now());
-        let provider = Some(target.provider.name.clone());
-        self.claim_here(ClaimHere { pick, max, now, provider, turns }).await
-    }
-
-    /// Starts what was claimed, as far as rates and slots go; returns true when nothing of it was put back. A job whose
+    /// Starts what was claimed, as far as rates and slots go; returns true when nothing of it was released. A job whose
     /// receiver is held or has no slot left is not due again before that is looked at again.
     async fn send_off(
         self: &Arc<Self>,
@@ -169,7 +164,7 @@ impl Attempts {
             match reservation.start(&lease.job, target.receiver_of(&lease.job)) {
                 Ok(permit) => starting.push((lease, permit)),
                 Err(NotStarted::CompanyBusy) => back.push(lease),
-                Err(NotStarted::Receiver(wait)) => self.defer(lease, wait),
+                Err(NotStarted::Receiver(wait)) => self.postpone_for_receiver(lease, wait),
             }
         }
         let companies: Vec<_> = starting.iter().map(|(lease, _)| Some(&lease.job.company)).collect();
@@ -186,7 +181,7 @@ impl Attempts {
             }
         }
         let all_sent = back.is_empty();
-        self.put_back(back);
+        self.release_all(back);
         if failed {
             tokio::time::sleep(CLAIM_RETRY).await;
         }
@@ -196,15 +191,15 @@ impl Attempts {
     fn start(self: &Arc<Self>, target: &ProviderTarget, lease: HeldLease, permit: Permit) {
         let running = self.leases.count_delivery();
         let (attempts, target) = (self.clone(), target.clone());
-        self.lifecycle.spawn_delivery(async move {
+        self.env.lifecycle.spawn_delivery(async move {
             attempts.deliver(&target, permit, lease).await;
             drop(running);
         });
     }
 
-    /// Gives a job back until its receiver is looked at again. Nothing was sent, and it spends no attempt. A hold counts
+    /// Postpones a job until its receiver is looked at again. Nothing was sent, and it spends no attempt. A hold counts
     /// once as a deferral, however often it is looked at; waiting for a slot does not count.
-    fn defer(self: &Arc<Self>, lease: HeldLease, wait: ReceiverWait) {
+    fn postpone_for_receiver(self: &Arc<Self>, lease: HeldLease, wait: ReceiverWait) {
         let transition = match wait {
             ReceiverWait::Held { look_at, .. } if lease.job.progress.deferrals == 0 => {
                 Transition::Postpone { until: look_at }
@@ -214,8 +209,8 @@ impl Attempts {
             }
         };
         let attempts = self.clone();
-        self.lifecycle.spawn(async move {
-            attempts.settle(&lease, transition, None, WaitBy::Policy).await;
+        self.env.lifecycle.spawn(async move {
+            attempts.settle(&lease, transition, None, DelaySource::Policy).await;
         });
     }
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{Fault, Job, Lease, Timestamp, Transition, Verdict, decide};
+use recado_observe::DelaySource;
 use recado_transport::{Delivery, Wanted};
 use tokio::time::Instant;
 
@@ -29,29 +30,29 @@ use crate::admission::receivers::HELD_LOOK_AFTER;
 use crate::attempt::leases::HeldLease;
 use crate::attempt::pins::{self, Pinned};
 use crate::attempt::{Attempts, calls, log};
-use crate::metrics::WaitBy;
+use crate::metrics::delay_source;
 use crate::route::Route;
 use crate::send::send;
 
-/// Least time that a job stands back.
-const STAND_BACK: Duration = Duration::from_secs(1);
+/// Least time that a retry is postponed which its budget does not admit.
+const RETRY_WAIT_MIN: Duration = Duration::from_secs(1);
 
 impl Attempts {
     /// Delivers one leased job and settles the lease. Its slot at the provider is free when it ends, however it does.
     pub(crate) async fn deliver(self: &Arc<Self>, target: &ProviderTarget, permit: Permit, lease: HeldLease) {
-        if !self.leases.still_holds(&lease).await {
+        if !self.leases.renew_if_ending(&lease).await {
             tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the job was sent; its new holder decides");
             return;
         }
-        let started_at = self.clock.now();
+        let started_at = self.env.now();
 
         // Resolve: who carries it, and is it still worth carrying?
-        let Some(route) = self.routes.get(lease.job.route.as_str()) else {
+        let Some(route) = self.env.routes.get(lease.job.route.as_str()) else {
             return self.release(&lease).await;
         };
         if lease.job.expires_at <= started_at {
             let (transition, audit) = decide::bury_expired(&lease.job, None, &route.terms, started_at);
-            return self.settle(&lease, transition, Some(audit), WaitBy::Policy).await;
+            return self.settle(&lease, transition, Some(audit), DelaySource::Policy).await;
         }
 
         // Admit: breaker, pause and slots held the lane back before it claimed, and the rates were drawn from. What is
@@ -68,18 +69,18 @@ impl Attempts {
                 pinned
             }
         };
-        if let Some(until) = self.stand_back(&target, &lease.job, started_at) {
+        if let Some(until) = self.retry_wait(&target, &lease.job, started_at) {
             return self.postpone(&lease, until).await;
         }
 
         let was_deferred = self.gate.deferrals.was_deferred(&lease.job, started_at);
-        let refreshes = calls::refreshes(&lease.job);
+        let refreshed = calls::refreshed_key(&lease.job);
         let delivery = Delivery {
             job: &lease.job,
             attempt: lease.attempt,
             now: started_at,
             timeout: route.timeout,
-            answer: if refreshes.is_some() { Wanted::Answer } else { Wanted::Receipt },
+            answer: if refreshed.is_some() { Wanted::Answer } else { Wanted::Receipt },
         };
         // Send.
         let began = Instant::now();
@@ -87,21 +88,21 @@ impl Attempts {
         let took = began.elapsed();
         if let Some(fault) = outcome.shortage() {
             drop(permit);
-            return self.put_off(&lease, route, fault).await;
+            return self.postpone_for_shortage(&lease, route, fault).await;
         }
 
         // Classify, and let breaker and limits know.
         let verdict = route.classifier.verdict(outcome);
 
-        let now = self.clock.now();
+        let now = self.env.now();
         let hold = permit.record_verdict(&lease.job, &verdict, now);
-        if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshes, &verdict) {
+        if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshed, &verdict) {
             self.remember_answer(key, answer.clone(), now);
         }
         // Decide.
         let verdict = calls::as_receipt(verdict);
-        let wait_by = WaitBy::of(&verdict);
-        let draw = self.random.next_draw();
+        let delay_source = delay_source(&verdict);
+        let draw = self.env.random.next_draw();
         let (mut transition, audit) =
             decide::decide_after_attempt(&lease, verdict, &route.terms, started_at, now, draw);
         transition.set_provider(&target.provider.name);
@@ -119,30 +120,26 @@ impl Attempts {
         }
 
         // Settle, with what follows from it.
-        log::attempt(&self.routes, &lease, &transition);
-        self.traces.record_attempt(&lease, &target.provider.name, &transition, (started_at, took));
-        self.settle(&lease, transition, Some(audit), wait_by).await;
+        log::attempt(&self.env.routes, &lease, &transition);
+        self.env.traces.record_attempt(&lease, &target.provider.name, &transition, (started_at, took));
+        self.settle(&lease, transition, Some(audit), delay_source).await;
     }
 
-    /// Returns the time until which a retry stands back although its lane may go on, if it does: while a provider is in
+    /// Returns the time until which a retry is postponed although its lane may go on, if it is: while a provider is in
     /// trouble, retries must not drown first tries.
-    fn stand_back(&self, target: &ProviderTarget, job: &Job, now: Timestamp) -> Option<Timestamp> {
+    fn retry_wait(&self, target: &ProviderTarget, job: &Job, now: Timestamp) -> Option<Timestamp> {
         let held = job.progress.attempts_spent > 0 && !target.provider.admits_retry(now);
-        held.then(|| now.plus(STAND_BACK.mul_f64(self.random.next_draw().between(1.0, 2.0))))
+        held.then(|| now.plus(RETRY_WAIT_MIN.mul_f64(self.env.random.next_draw().between(1.0, 2.0))))
     }
 
-    /// Puts a job off that met a shortage of our own. Nothing was handed over, and the provider is not blamed.
-    async fn put_off(&self, lease: &Lease, route: &Route, fault: &Fault) {
-        let now = self.clock.now();
+    /// Postpones a job that met a shortage of our own. Nothing was handed over, and the provider is not blamed.
+    async fn postpone_for_shortage(&self, lease: &Lease, route: &Route, fault: &Fault) {
+        let now = self.env.now();
         self.shortages.record(&lease.job, fault, now);
-        let (transition, audit) = decide::decide_after_shortage(
-            &lease.job,
-            &fault.text,
-            &route.terms,
-            now,
-            self.random.next_draw(),
-        );
-        self.settle(lease, transition, audit, WaitBy::Policy).await;
+        let draw = self.env.random.next_draw();
+        let (transition, audit) =
+            decide::decide_after_shortage(&lease.job, &fault.text, &route.terms, now, draw);
+        self.settle(lease, transition, audit, DelaySource::Policy).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! The leases that this process holds, kept alive so that a slow provider is not taken for a dead worker.
 //!
-//! All leases here are measured by [`Clock::steady_now`]. A lease that is held here is never taken over by this process
+//! All leases here are measured by [`Clock::steady_now`](crate::clock::Clock::steady_now). A lease that is held here is never taken over by this process
 //! itself, however long its disk stalled or it stood still: before the rescuer takes anything over it has the leases
 //! extended that may have ended meanwhile, and takes over what had ended before that ([`HeldLeases::takeover_time`]). A
 //! claim whose answer is still on its way counts as held.
@@ -13,11 +13,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::{Lease, LeaseToken, Timestamp};
-use recado_store::{Claim, Claimed, Extended, JobStore, Pick, StoreError, Turns};
+use recado_store::{Claim, Claimed, Extended, Pick, StoreError, Turns};
 
 use crate::attempt::Attempts;
-use crate::clock::Clock;
-use crate::lifecycle::Lifecycle;
+use crate::environment::Environment;
 
 /// Extensions that one request carries at most.
 const BEAT_TOKENS_MAX: usize = 1_000;
@@ -28,11 +27,7 @@ const BEAT_RETRY: Duration = Duration::from_millis(500);
 /// The leases that this process holds, and how many deliveries run and have ended.
 #[derive(Debug)]
 pub(crate) struct HeldLeases {
-    jobs: Arc<dyn JobStore>,
-    clock: Arc<dyn Clock>,
-    lifecycle: Arc<Lifecycle>,
-    /// This process, for the record of who holds a lease.
-    pub node: Box<str>,
+    env: Arc<Environment>,
     /// Length of a lease without a heartbeat.
     pub length: Duration,
     leases: Mutex<LeaseEnds>,
@@ -108,24 +103,9 @@ impl Drop for RunningDelivery {
 }
 
 impl HeldLeases {
-    pub fn new(
-        jobs: Arc<dyn JobStore>,
-        clock: Arc<dyn Clock>,
-        lifecycle: Arc<Lifecycle>,
-        node: Box<str>,
-        length: Duration,
-    ) -> Self {
-        HeldLeases {
-            jobs,
-            clock,
-            lifecycle,
-            node,
-            length,
-            leases: Mutex::default(),
-            extending: tokio::sync::Mutex::default(),
-            running: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-        }
+    pub fn new(env: Arc<Environment>, length: Duration) -> Self {
+        let (leases, extending) = (Mutex::default(), tokio::sync::Mutex::default());
+        HeldLeases { env, length, leases, extending, running: AtomicU64::new(0), ended: AtomicU64::new(0) }
     }
 
     /// Holds a lease, which is extended until the result is dropped.
@@ -152,10 +132,6 @@ impl HeldLeases {
     fn claim_under_way(&self, lease_until: Timestamp) -> ClaimUnderWay<'_> {
         *self.leases.lock().claimed_ends.entry(lease_until).or_default() += 1;
         ClaimUnderWay { held: self, lease_until }
-    }
-
-    fn end_of(&self, token: LeaseToken) -> Option<Timestamp> {
-        self.leases.lock().ends.get(&token).copied()
     }
 
     fn record_extended(&self, tokens: &[LeaseToken], answers: &[Extended]) {
@@ -190,7 +166,7 @@ pub(crate) async fn run_heartbeat(leases: Arc<HeldLeases>) {
     let mut wait = beat;
     loop {
         tokio::select! {
-            () = leases.lifecycle.stopped.cancelled() => return,
+            () = leases.env.lifecycle.stopped.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
         }
         wait = match leases.extend_all().await {
@@ -206,12 +182,12 @@ pub(crate) async fn run_heartbeat(leases: Arc<HeldLeases>) {
 impl HeldLeases {
     /// The end of a lease that this process takes now.
     pub fn lease_until(&self) -> Timestamp {
-        self.clock.steady_now().plus(self.length)
+        self.env.clock.steady_now().plus(self.length)
     }
 
     /// A lease that ends by this time has missed a heartbeat.
     fn next_beat(&self) -> Timestamp {
-        self.clock.steady_now().plus(self.length / 3)
+        self.env.clock.steady_now().plus(self.length / 3)
     }
 
     async fn extend_all(&self) -> Result<(), StoreError> {
@@ -223,7 +199,7 @@ impl HeldLeases {
     /// Extends leases from now on. The caller holds the lock over extensions.
     async fn extend_tokens(&self, tokens: &[LeaseToken]) -> Result<(), StoreError> {
         for tokens in tokens.chunks(BEAT_TOKENS_MAX) {
-            let answers = self.jobs.extend(tokens.to_vec(), self.lease_until()).await?;
+            let answers = self.env.jobs.extend(tokens.to_vec(), self.lease_until()).await?;
             self.record_extended(tokens, &answers);
         }
         Ok(())
@@ -236,17 +212,17 @@ impl HeldLeases {
         let _one_at_a_time = self.extending.lock().await;
         let (time, ending) = {
             let leases = self.leases.lock();
-            (leases.before_claims(self.clock.steady_now()), leases.tokens(self.next_beat()))
+            (leases.before_claims(self.env.clock.steady_now()), leases.tokens(self.next_beat()))
         };
         self.extend_tokens(&ending).await?;
         Ok(time)
     }
 
-    /// Returns true when a held lease still lasts. One that has ended or is about to is extended first; if it was lost,
-    /// another holder decides about the job, and nothing may be sent.
-    pub async fn still_holds(&self, lease: &HeldLease) -> bool {
+    /// Extends a held lease that has ended or is about to, and returns true when it lasts. If it was lost, another holder
+    /// decides about the job, and nothing may be sent.
+    pub async fn renew_if_ending(&self, lease: &HeldLease) -> bool {
         loop {
-            match self.end_of(lease.token) {
+            match self.leases.lock().ends.get(&lease.token).copied() {
                 None => return false,
                 Some(end) if end > self.next_beat() => return true,
                 Some(_) => {}
@@ -255,7 +231,7 @@ impl HeldLeases {
             match self.takeover_time().await {
                 Ok(_) => {}
                 Err(StoreError::Broken(error)) => {
-                    self.lifecycle.fail_store(&error);
+                    self.env.lifecycle.fail_store(&error);
                     return false;
                 }
                 Err(error) => {
@@ -280,7 +256,7 @@ impl Attempts {
     /// Leases jobs from the store. Those whose stored content is damaged are moved to the dead letter queue and not given
     /// out.
     async fn claim(self: &Arc<Self>, claim: Claim) -> Result<Claimed, StoreError> {
-        let mut claimed = self.jobs.claim(claim).await?;
+        let mut claimed = self.env.jobs.claim(claim).await?;
         self.bury_damaged(&mut claimed.leases);
         Ok(claimed)
     }
@@ -288,7 +264,7 @@ impl Attempts {
     /// Claims jobs for this process, which holds their leases until each is dropped.
     pub(crate) async fn claim_here(self: &Arc<Self>, claim: ClaimHere) -> Result<HeldClaim, StoreError> {
         let ClaimHere { pick, max, now, provider, turns } = claim;
-        let (lease_until, worker) = (self.leases.lease_until(), self.leases.node.clone());
+        let (lease_until, worker) = (self.leases.lease_until(), self.env.node.clone());
         let _under_way = self.leases.claim_under_way(lease_until);
         let claim = Claim { pick, max, now, lease_until, worker, provider, outlives_process: false, turns };
         let Claimed { leases, next_at } = self.claim(claim).await?;
@@ -304,13 +280,13 @@ impl Attempts {
     ) -> Result<Claimed, StoreError> {
         let _under_way = self.leases.claim_under_way(claim.lease_until);
         let mut claimed = self.claim(claim).await?;
-        let is_short = |lease: &Lease| lease.expires_at <= self.clock.steady_now().plus(length / 2);
+        let is_short = |lease: &Lease| lease.expires_at <= self.env.clock.steady_now().plus(length / 2);
         if !claimed.leases.iter().any(is_short) {
             return Ok(claimed);
         }
-        let until = self.clock.steady_now().plus(length);
+        let until = self.env.clock.steady_now().plus(length);
         let tokens = claimed.leases.iter().map(|lease| lease.token).collect();
-        match self.jobs.extend(tokens, until).await {
+        match self.env.jobs.extend(tokens, until).await {
             Ok(answers) => {
                 let mut answers = answers.into_iter();
                 claimed.leases.retain_mut(|lease| {
@@ -320,7 +296,7 @@ impl Attempts {
                 Ok(claimed)
             }
             Err(error) => {
-                self.put_back(claimed.leases.into_iter().map(|lease| self.leases.hold(lease)).collect());
+                self.release_all(claimed.leases.into_iter().map(|lease| self.leases.hold(lease)));
                 Err(error)
             }
         }

@@ -27,6 +27,7 @@ pub(crate) fn attempt(routes: &Routes, lease: &Lease, transition: &Transition) {
         Transition::RetryAt { at, attempt } => {
             let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();
             let reason = attempt.error_reason.as_ref().map(|reason| routes.redact(job, reason));
+            let class = attempt.error_classification.map(|class| class.as_str());
             tracing::warn!(
                 jobId = job_id,
                 companyId = company,
@@ -36,39 +37,27 @@ pub(crate) fn attempt(routes: &Routes, lease: &Lease, transition: &Transition) {
                 maxAttempts = policy.max_attempts,
                 errorCode = attempt.error_code.as_deref(),
                 errorReason = reason,
-                errorClassification = attempt.error_classification.map(|class| class.as_str()),
+                errorClassification = class,
                 rule = attempt.rule.as_deref(),
                 nextRetryDelay = delay_ms,
                 isRetryable = true,
                 "Job failed, scheduling retry"
             );
-            let retry_count = job.progress.attempts_spent + 1;
-            let class = attempt.error_classification.map(|class| class.as_str());
-            let backoff_minutes = whole_minutes(Duration::from_millis(delay_ms));
-            let route = routes.get(route);
-            if route.is_some_and(|route| route.classifier.judges_claims()) {
-                tracing::info!(
-                    event = "submission_retry_scheduled",
-                    claimId = job_id,
-                    submissionError = reason,
-                    retryCount = retry_count,
-                    errorClassification = class,
-                    backoffMinutes = backoff_minutes,
-                    nextRetryTime = %at,
-                    "Retry scheduled"
-                );
-            } else {
-                tracing::info!(
-                    event = "delivery_retry_scheduled",
-                    jobId = job_id,
-                    errorReason = reason,
-                    retryCount = retry_count,
-                    errorClassification = class,
-                    backoffMinutes = backoff_minutes,
-                    nextRetryTime = %at,
-                    "Retry scheduled"
-                );
-            }
+            let is_claim = routes.get(route).is_some_and(|route| route.classifier.judges_claims());
+            let reason = reason.as_deref();
+            // A claim's retry has names of its own.
+            tracing::info!(
+                event = if is_claim { "submission_retry_scheduled" } else { "delivery_retry_scheduled" },
+                claimId = is_claim.then_some(job_id),
+                jobId = (!is_claim).then_some(job_id),
+                submissionError = reason.filter(|_| is_claim),
+                errorReason = reason.filter(|_| !is_claim),
+                retryCount = job.progress.attempts_spent + 1,
+                errorClassification = class,
+                backoffMinutes = whole_minutes(Duration::from_millis(delay_ms)),
+                nextRetryTime = %at,
+                "Retry scheduled"
+            );
         }
         Transition::Bury(burial) => {
             tracing::error!(

@@ -1,6 +1,6 @@
 //! Handles a route's jobs while every provider of it is closed off, where its fallback says `open`.
 //!
-//! Jobs of other routes wait. These are taken from their lane as they come due and given up, put off or
+//! Jobs of other routes wait. These are taken from their lane as they come due and given up, postponed or
 //! marked, by the route's act, without a request and without spending an attempt. When the reset time is over
 //! the next job is the probe, and from then on the lane is the claimer's again. A process that dies in
 //! between leaves leases that run out, and the job comes again.
@@ -22,16 +22,16 @@ const ACT_JOBS_MAX: usize = 256;
 
 /// Watches one route until the engine stops.
 pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
-    let (gate, lifecycle) = (&attempts.gate, &attempts.lifecycle);
+    let (gate, lifecycle) = (&attempts.gate, &attempts.env.lifecycle);
     let providers: Vec<_> = route.providers().filter_map(|name| gate.providers.get(name)).collect();
-    let mut waker = attempts.jobs.waker(&route.name);
+    let mut waker = attempts.env.jobs.waker(&route.name);
     loop {
         let changes = listen(providers.iter().map(|provider| &provider.changed).chain([&gate.changed]));
         if lifecycle.is_stopping() {
             return;
         }
         waker.reset();
-        let now = attempts.clock.now();
+        let now = attempts.env.now();
         let all_shut = providers.iter().all(|provider| provider.is_shut(now));
         let next_at = match all_shut && gate.pause_of(&route.name).is_none() {
             false => None,
@@ -49,7 +49,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
             () = lifecycle.stopping.cancelled() => return,
             () = waker.wait() => {}
             () = any(changes) => {}
-            () = sleep_until(&*attempts.clock, next_at) => {}
+            () = sleep_until(&*attempts.env.clock, next_at) => {}
         }
     }
 }
@@ -57,7 +57,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
 impl Attempts {
     /// Acts on the jobs that are due, and returns when the next one will be.
     async fn fall_back_on_due(self: &Arc<Self>, route: &Route) -> Result<Option<Timestamp>, StoreError> {
-        let now = self.clock.now();
+        let now = self.env.now();
         // Nothing is sent, so rates do not matter; a pause does.
         let turns = Turns { quota: Arc::new(self.gate.tenants.paused()), ..Turns::default() };
         let pick = Pick::Ready(route.name.clone());
@@ -69,13 +69,13 @@ impl Attempts {
         let act = |lease| self.fall_back(route, lease, &why);
         tokio::select! {
             _ = futures_util::future::join_all(claimed.leases.into_iter().map(act)) => {}
-            () = self.lifecycle.stopping.cancelled() => {}
+            () = self.env.lifecycle.stopping.cancelled() => {}
         }
         Ok(if came == ACT_JOBS_MAX { Some(now) } else { claimed.next_at })
     }
 
     async fn fall_back(&self, route: &Route, lease: HeldLease, why: &str) {
-        let now = self.clock.now();
+        let now = self.env.now();
         let decided = match route.fallback.act {
             _ if lease.job.expires_at <= now => {
                 decide::bury_expired(&lease.job, Some(why), &route.terms, now)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use recado_core::{Job, Lease, RouteName, Timestamp, decide};
 
 use crate::admission::gate::{Permit, ProviderTarget};
-use crate::admission::provider::SlotOwner;
+use crate::admission::provider::{Refusal, SlotOwner};
 use crate::attempt::Attempts;
 use crate::route::Route;
 
@@ -65,21 +65,21 @@ impl Attempts {
 
     /// Moves a job whose pinned provider left its route to the dead letter queue.
     pub(crate) async fn bury_pinned(&self, lease: &Lease, provider: &str) {
-        let (terms, now) = (self.routes.terms_of(&lease.job.route), self.clock.now());
+        let (terms, now) = (self.env.routes.terms_of(&lease.job.route), self.env.now());
         self.settle_and_log(lease, decide::bury_without_pinned_provider(&lease.job, provider, terms, now))
             .await;
     }
 
     /// Keeps leases that a worker may have, and buries those whose pinned provider left the route.
     pub(crate) fn without_gone(self: &Arc<Self>, route: &RouteName, leases: Vec<Lease>) -> Vec<Lease> {
-        let Some(route) = self.routes.get(route.as_str()) else { return leases };
+        let Some(route) = self.env.routes.get(route.as_str()) else { return leases };
         let mut kept = Vec::with_capacity(leases.len());
         for lease in leases {
             match relation(&lease.job, route, &route.provider) {
                 Pinned::Here | Pinned::Elsewhere(_) => kept.push(lease),
                 Pinned::Gone(provider) => {
                     let attempts = self.clone();
-                    self.lifecycle.spawn(async move { attempts.bury_pinned(&lease, &provider).await });
+                    self.env.lifecycle.spawn(async move { attempts.bury_pinned(&lease, &provider).await });
                 }
             }
         }
@@ -90,11 +90,13 @@ impl Attempts {
     pub(crate) fn pinned_until(&self, provider: &str, now: Timestamp) -> Timestamp {
         let provider = self.gate.providers.get(provider);
         let wait = match provider.and_then(|provider| provider.view(now).held) {
-            Some((_, Some(until))) => until.since(now).clamp(PINNED_WAIT_MIN, PINNED_WAIT_MAX),
-            Some((_, None)) => PINNED_WAIT_MAX,
+            Some(Refusal { until: Some(until), .. }) => {
+                until.since(now).clamp(PINNED_WAIT_MIN, PINNED_WAIT_MAX)
+            }
+            Some(Refusal { until: None, .. }) => PINNED_WAIT_MAX,
             // It is busy, or free again already.
             None => PINNED_WAIT_MIN,
         };
-        now.plus(wait.mul_f64(self.random.next_draw().between(1.0, 2.0)))
+        now.plus(wait.mul_f64(self.env.random.next_draw().between(1.0, 2.0)))
     }
 }

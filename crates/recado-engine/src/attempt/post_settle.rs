@@ -13,149 +13,141 @@ use recado_core::{
     AttemptResult, Blame, Burial, Cause, Class, EngineCode, Event, Failure, Job, NewJob, Timestamp,
     Transition,
 };
-use recado_observe::DeadLetterExit;
+use recado_observe::{DeadLetterExit, DelaySource};
+use recado_store::Settlement;
 use recado_transport::TransportKind;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::attempt::Attempts;
+use crate::environment::Environment;
 use crate::fallback::Act;
-use crate::metrics::WaitBy;
 use crate::notify::accounts::Account;
 use crate::notify::endpoints::EndpointResult;
 use crate::notify::notices::NOTICES_COMPANY;
 use crate::notify::{Notifier, warn_of};
-use crate::route::{Route, Routes};
+use crate::route::Route;
 
 #[derive(Debug, Default)]
 pub(crate) struct PostSettle {
     events: Vec<Event>,
-    /// To be taken in together with the transition.
-    pub follow_ups: Vec<NewJob>,
     mark: Option<Account>,
     count: Option<(Box<str>, EndpointResult)>,
     /// The time when the dead letter that the transition removes came to the queue.
     pub leaves_queue: Option<Timestamp>,
-    wait_by: WaitBy,
+    delay_source: DelaySource,
 }
 
 impl PostSettle {
+    /// Plans the effects of a settlement, and adds the follow-up jobs that are to be taken in together with it.
     pub fn plan(
         attempts: &Attempts,
         job: &Job,
-        transition: &Transition,
-        wait_by: WaitBy,
-        now: Timestamp,
+        settlement: &mut Settlement,
+        delay_source: DelaySource,
     ) -> Self {
-        let mut after = PostSettle { wait_by, ..PostSettle::default() };
-        let Attempts { routes, notifier, .. } = attempts;
-        let route = routes.get(job.route.as_str());
-        // The result of a notice is told to no channel, and that of a callback to no endpoint, or it would
-        // never end.
-        let own = job.company.as_str() == NOTICES_COMPANY;
-        let webhook = route.is_some_and(|route| is_webhook(route));
-        if notifier.events.are_heard() || notifier.has_receivers() {
+        let mut after = PostSettle { delay_source, ..PostSettle::default() };
+        let Attempts { env, notifier, .. } = attempts;
+        let Settlement { transition, follow_ups, now, .. } = settlement;
+        let (route, now) = (env.routes.get(job.route.as_str()), *now);
+        if notifier.events.have_listeners() || notifier.has_receivers() {
             after.events = event::of_transition(job, transition, now);
         }
-        if own {
+        // The result of a notice is told to no channel, and that of a callback to no endpoint, or it would
+        // never end.
+        if job.company.as_str() == NOTICES_COMPANY {
             return after;
         }
-        if !webhook {
-            after.follow_ups.extend(after.events.iter().flat_map(|event| notifier.callbacks(event, now)));
+        if !route.is_some_and(|route| is_webhook(route)) {
+            follow_ups.extend(after.events.iter().flat_map(|event| notifier.callbacks(event, now)));
         }
-        if let (Transition::Bury(burial), Some(last)) = (transition, after.events.last()) {
+        if let (Transition::Bury(burial), Some(last)) = (&*transition, after.events.last()) {
             let fallback =
                 route.map(|route| &route.fallback).filter(|fallback| fallback.fires_on(burial.cause));
             let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
             // A channel is for people who look after Recado, not after the job.
-            let mut told = last.clone();
-            told.data.last_error = Some(routes.redact(job, &burial.failure.reason).into());
-            after.follow_ups.extend(notifier.notice(channel, &told, now));
+            let mut redacted = last.clone();
+            redacted.data.last_error = Some(env.routes.redact(job, &burial.failure.reason).into());
+            follow_ups.extend(notifier.notice(channel, &redacted, now));
         }
-        if let Some(event) = after.foresee(attempts, route.map(|route| &**route), job, transition, now) {
+        if let Some(event) = after.plan_consequence(attempts, route.map(|route| &**route), job, transition) {
             warn_of(&event);
-            after.follow_ups.extend(notifier.callbacks(&event, now));
-            after.follow_ups.extend(notifier.notice(None, &event, now));
+            follow_ups.extend(notifier.callbacks(&event, now));
+            follow_ups.extend(notifier.notice(None, &event, now));
             after.events.push(event);
         }
-        after.follow_ups.iter_mut().for_each(|follow_up| follow_up.traceparent = job.traceparent);
+        follow_ups.iter_mut().for_each(|follow_up| follow_up.traceparent = job.traceparent);
         after
     }
 
-    /// The consequence of the transition for the endpoint or the account, and its event.
-    fn foresee(
+    /// Plans the consequence of a transition for the endpoint or the account, and returns the event that tells of it.
+    fn plan_consequence(
         &mut self,
-        attempts: &Attempts,
+        Attempts { env, notifier, .. }: &Attempts,
         route: Option<&Route>,
         job: &Job,
         transition: &Transition,
-        now: Timestamp,
     ) -> Option<Event> {
-        let (route, notifier) = (route?, &attempts.notifier);
+        let route = route?;
         if is_webhook(route) {
-            let (endpoint, went) = counted(notifier, job, transition)?;
-            self.count = Some((endpoint.clone(), went));
-            return notifier.endpoints.foresee(&endpoint, went, now);
+            let (endpoint, result) = self.count.insert(counted(notifier, job, transition)?);
+            return notifier.endpoints.event_if_counted(endpoint, *result);
         }
         let Transition::Bury(burial) = transition else { return None };
         let failure = Some(&burial.failure).filter(|_| marks(route, burial))?;
-        let (account, event) = notifier.accounts.foresee(
-            &route.provider,
-            job,
-            failure,
-            &attempts.routes.redact(job, &failure.reason),
-            now,
-        )?;
+        let words = env.routes.redact(job, &failure.reason);
+        let (account, event) = notifier.accounts.planned_mark(&route.provider, job, failure, &words)?;
         self.mark = Some(account);
         Some(event)
     }
 
-    /// Plans the effects of something that a person did.
-    pub fn of_act(notifier: &Notifier, routes: &Routes, job: &Job, event: Event, now: Timestamp) -> Self {
-        let webhook = routes.get(job.route.as_str()).is_some_and(|route| is_webhook(route));
+    /// Plans the effects of something that a person did, and the follow-up jobs to be taken in together with it.
+    pub fn of_act(env: &Environment, notifier: &Notifier, job: &Job, event: Event) -> (Self, Vec<NewJob>) {
+        let webhook = env.routes.get(job.route.as_str()).is_some_and(|route| is_webhook(route));
         let own = webhook || job.company.as_str() == NOTICES_COMPANY;
-        let mut follow_ups = if own { Vec::new() } else { notifier.callbacks(&event, now) };
+        let mut follow_ups = if own { Vec::new() } else { notifier.callbacks(&event, event.timestamp) };
         follow_ups.iter_mut().for_each(|follow_up| follow_up.traceparent = job.traceparent);
-        PostSettle { events: vec![event], follow_ups, ..PostSettle::default() }
+        (PostSettle { events: vec![event], ..PostSettle::default() }, follow_ups)
     }
 
-    /// Tells the live stream.
-    pub fn tell(self, notifier: &Notifier) {
-        self.events.into_iter().for_each(|event| notifier.events.tell(event));
+    /// Publishes the events on the live stream.
+    pub fn publish(self, notifier: &Notifier) {
+        self.events.into_iter().for_each(|event| notifier.events.publish(event));
     }
 
     /// Runs once the transition has happened. Listeners that hear of it can see what it led to.
     ///
     /// Writes that few transitions need are boxed: they would make the future of every delivery larger.
     pub async fn run(mut self, attempts: &Attempts, job: &Job, transition: &Transition, now: Timestamp) {
-        let Attempts { routes, notifier, metrics, .. } = attempts;
-        let policy = &routes.terms_of(&job.route).policy;
-        metrics.record_transition(job, transition, policy, self.wait_by, now);
+        let Attempts { env, notifier, .. } = attempts;
+        let policy = &env.routes.terms_of(&job.route).policy;
+        env.metrics.record_transition(job, transition, policy, self.delay_source, now);
         if let Some(moved_at) = self.leaves_queue {
-            metrics.record_dead_letter_left(DeadLetterExit::Replayed, moved_at);
+            env.metrics.record_dead_letter_left(DeadLetterExit::Replayed, moved_at);
         }
         if let Some(account) = self.mark.take()
-            && let Err(error) = Box::pin(notifier.accounts.mark(&*notifier.kv, account, now)).await
+            && let Err(error) = Box::pin(notifier.accounts.mark(account)).await
         {
             tracing::warn!(%error, "cannot mark an account");
         }
-        if let Some((endpoint, went)) = self.count.take() {
-            match Box::pin(notifier.endpoints.count(&*notifier.kv, &endpoint, went, now)).await {
+        if let Some((endpoint, result)) = self.count.take() {
+            match Box::pin(notifier.endpoints.count(&endpoint, result)).await {
                 // Others counted as well, and it was one more than anybody knew.
-                Ok(Some(event)) if !self.events.iter().any(|foreseen| foreseen.id == event.id) => {
+                Ok(Some(event)) if !self.events.iter().any(|planned| planned.id == event.id) => {
                     Box::pin(notifier.announce(event, now)).await;
                 }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, endpointId = &*endpoint, "cannot count a delivery"),
             }
-        } else if let (Transition::Deliver { .. }, Some(route)) = (transition, routes.get(job.route.as_str()))
+        } else if let (Transition::Deliver { .. }, Some(route)) =
+            (transition, env.routes.get(job.route.as_str()))
         {
-            attempts.clear_account(route, job, now).await;
+            attempts.clear_account(route, job).await;
         }
         if matches!(transition, Transition::Bury(_)) {
             attempts.dead_letter_rate.count(now);
         }
-        self.tell(notifier);
+        self.publish(notifier);
     }
 }
 
@@ -175,10 +167,8 @@ fn marks(route: &Route, burial: &Burial) -> bool {
 
 impl Attempts {
     /// Takes the mark off an account because a delivery was accepted.
-    pub(crate) async fn clear_account(&self, route: &Route, job: &Job, now: Timestamp) {
-        let Notifier { accounts, kv, .. } = &*self.notifier;
-        let cleared = accounts.clear(&**kv, &route.provider, job.company.as_str(), now).await;
-        if let Err(error) = cleared {
+    pub(crate) async fn clear_account(&self, route: &Route, job: &Job) {
+        if let Err(error) = self.notifier.accounts.clear(&route.provider, job.company.as_str()).await {
             tracing::warn!(%error, "cannot take the mark off an account");
         }
     }
@@ -188,14 +178,12 @@ impl Attempts {
         if failure.blame != Blame::Credential || failure.class != Class::Permanent {
             return;
         }
-        let Notifier { accounts, kv, .. } = &*self.notifier;
-        let words = self.routes.redact(job, &failure.reason);
-        let Some((account, event)) = accounts.foresee(&route.provider, job, failure, &words, now) else {
-            return;
-        };
-        self.notifier.announce(event, now).await;
-        if let Err(error) = accounts.mark(&**kv, account, now).await {
-            tracing::warn!(%error, "cannot mark an account");
+        let (accounts, words) = (&self.notifier.accounts, self.env.routes.redact(job, &failure.reason));
+        if let Some((account, event)) = accounts.planned_mark(&route.provider, job, failure, &words) {
+            self.notifier.announce(event, now).await;
+            if let Err(error) = accounts.mark(account).await {
+                tracing::warn!(%error, "cannot mark an account");
+            }
         }
     }
 }

@@ -4,15 +4,16 @@
 //! keeps a sent job from being sent again. A settle whose lease another holder has changes nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use recado_core::{AuditEvent, Damage, Job, Lease, Timestamp, Transition, decide};
+use recado_observe::DelaySource;
 use recado_store::{Settled, Settlement, StoreError};
 
 use crate::attempt::leases::HeldLease;
 use crate::attempt::post_settle::PostSettle;
 use crate::attempt::{Attempts, log};
-use crate::metrics::WaitBy;
 
 /// First wait before a settle is tried again; it doubles up to [`SETTLE_RETRY_MAX`].
 const SETTLE_RETRY_MIN: Duration = Duration::from_millis(20);
@@ -28,49 +29,46 @@ impl Attempts {
         lease: &Lease,
         transition: Transition,
         audit: Option<AuditEvent>,
-        wait_by: WaitBy,
+        delay_source: DelaySource,
     ) -> impl Future<Output = ()> {
-        let now = self.clock.now();
-        let post_settle = PostSettle::plan(self, &lease.job, &transition, wait_by, now);
-        self.settle_planned(lease, transition, audit, post_settle, now)
+        let mut settlement = self.settlement(lease, transition, audit);
+        let post_settle = PostSettle::plan(self, &lease.job, &mut settlement, delay_source);
+        self.settle_until_taken(lease, settlement, post_settle)
     }
 
-    fn settle_planned(
+    /// Makes the settlement of a lease that ends now.
+    pub(crate) fn settlement(
         &self,
         lease: &Lease,
         transition: Transition,
         audit: Option<AuditEvent>,
-        mut post_settle: PostSettle,
-        now: Timestamp,
-    ) -> impl Future<Output = ()> {
-        let follow_ups = std::mem::take(&mut post_settle.follow_ups);
-        let settlement = Settlement { token: lease.token, transition, audit, now, follow_ups };
-        self.settle_until_taken(lease, settlement, post_settle)
+    ) -> Settlement {
+        Settlement { token: lease.token, transition, audit, now: self.env.now(), follow_ups: Vec::new() }
     }
 
     /// Logs a transition that spent no attempt of its own here, and settles it.
     pub(crate) async fn settle_and_log(&self, lease: &Lease, (transition, audit): (Transition, AuditEvent)) {
-        log::attempt(&self.routes, lease, &transition);
-        self.settle(lease, transition, Some(audit), WaitBy::Policy).await;
+        log::attempt(&self.env.routes, lease, &transition);
+        self.settle(lease, transition, Some(audit), DelaySource::Policy).await;
     }
 
     /// Gives a job back until a later time. Nothing was sent, and it counts as deferred.
     pub(crate) async fn postpone(&self, lease: &Lease, until: Timestamp) {
-        self.settle(lease, Transition::Postpone { until }, None, WaitBy::Policy).await;
+        self.settle(lease, Transition::Postpone { until }, None, DelaySource::Policy).await;
     }
 
     /// Gives a job back untouched: this process cannot carry it (its route is gone or belongs to workers), or the worker
     /// that asked for it has hung up.
     pub(crate) async fn release(&self, lease: &Lease) {
         let transition = Transition::Release { at: lease.job.due_at, lost: None };
-        self.settle(lease, transition, None, WaitBy::Policy).await;
+        self.settle(lease, transition, None, DelaySource::Policy).await;
     }
 
-    /// Gives jobs back in the background that may not go out after all. Nothing was sent, and they spend no attempt.
-    pub(crate) fn put_back(self: &Arc<Self>, leases: Vec<HeldLease>) {
+    /// Releases jobs in the background that may not go out after all. Nothing was sent, and they spend no attempt.
+    pub(crate) fn release_all(self: &Arc<Self>, leases: impl IntoIterator<Item = HeldLease>) {
         for lease in leases {
             let attempts = self.clone();
-            self.lifecycle.spawn(async move { attempts.release(&lease).await });
+            self.env.lifecycle.spawn(async move { attempts.release(&lease).await });
         }
     }
 
@@ -83,28 +81,29 @@ impl Attempts {
             let Some(damage) = lease.job.damage() else { continue };
             let lease = self.leases.hold(lease);
             tracing::error!(jobId = %lease.job.id, route = %lease.job.route, damage = damage.as_str(), "A stored job is damaged; nothing was sent");
-            let (now, terms) = (self.clock.now(), self.routes.terms_of(&lease.job.route));
-            let (transition, audit) = decide::bury_damaged(&lease.job, damage, terms, now);
-            log::attempt(&self.routes, &lease, &transition);
+            let terms = self.env.routes.terms_of(&lease.job.route);
+            let (transition, audit) = decide::bury_damaged(&lease.job, damage, terms, self.env.now());
+            log::attempt(&self.env.routes, &lease, &transition);
+            let mut settlement = self.settlement(&lease, transition, Some(audit));
             let post_settle = match damage {
                 Damage::Identity => PostSettle::default(),
-                _ => PostSettle::plan(self, &lease.job, &transition, WaitBy::Policy, now),
+                _ => PostSettle::plan(self, &lease.job, &mut settlement, DelaySource::Policy),
             };
             let attempts = self.clone();
-            self.lifecycle.spawn(async move {
-                attempts.settle_planned(&lease, transition, Some(audit), post_settle, now).await;
+            self.env.lifecycle.spawn(async move {
+                attempts.settle_until_taken(&lease, settlement, post_settle).await;
             });
         }
     }
 
     async fn settle_until_taken(&self, lease: &Lease, settlement: Settlement, mut post_settle: PostSettle) {
+        let lifecycle = &self.env.lifecycle;
         post_settle.leaves_queue = self.leaves_queue(&lease.job, &settlement.transition).await;
-        let mut wait = SETTLE_RETRY_MIN;
-        let mut is_late = false;
+        let (mut wait, mut is_late) = (SETTLE_RETRY_MIN, false);
         loop {
-            let settled = self.jobs.settle(vec![settlement.clone()]).await;
+            let settled = self.env.jobs.settle(vec![settlement.clone()]).await;
             if is_late && settled.is_ok() {
-                self.lifecycle.outcome_written();
+                lifecycle.unwritten_outcomes.fetch_sub(1, Ordering::Relaxed);
             }
             match settled {
                 Ok(settled) if settled.first() == Some(&Settled::Stale) => {
@@ -114,14 +113,14 @@ impl Attempts {
                 Ok(_) => {
                     return post_settle.run(self, &lease.job, &settlement.transition, settlement.now).await;
                 }
-                Err(StoreError::Broken(error)) => return self.lifecycle.fail_store(&error),
+                Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
                 Err(error) => {
                     tracing::warn!(jobId = %lease.job.id, %error, "cannot write an outcome down yet; trying again");
                     if !std::mem::replace(&mut is_late, true) {
-                        self.lifecycle.outcome_waits();
+                        lifecycle.unwritten_outcomes.fetch_add(1, Ordering::Relaxed);
                     }
                     tokio::select! {
-                        () = self.lifecycle.stopped.cancelled() => return,
+                        () = lifecycle.stopped.cancelled() => return,
                         () = tokio::time::sleep(wait) => {}
                     }
                     wait = (wait * 2).min(SETTLE_RETRY_MAX);

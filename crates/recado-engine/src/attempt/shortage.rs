@@ -1,6 +1,6 @@
 //! Counts and tells shortages of this process: descriptors, memory, ports, names, its store.
 //!
-//! A job that meets one is put off and spends no attempt; its provider is not blamed, and no breaker moves.
+//! A job that meets one is postponed and spends no attempt; its provider is not blamed, and no breaker moves.
 
 use parking_lot::Mutex;
 use recado_core::{Fault, Job, Timestamp};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp, decide};
-use recado_store::{Claim, Extended, PAGE_MAX_BYTES, Pick, Settled, Settlement};
+use recado_observe::DelaySource;
+use recado_store::{Claim, Claimed, Extended, PAGE_MAX_BYTES, Pick, Settled};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -18,8 +19,8 @@ use crate::attempt::claimer::CLAIM_RETRY;
 use crate::attempt::post_settle::PostSettle;
 use crate::attempt::{Attempts, log};
 use crate::clock::sleep_until;
-use crate::error::EngineError;
-use crate::metrics::WaitBy;
+use crate::error::{EngineError, Result};
+use crate::metrics::delay_source;
 use crate::route::Carrier;
 
 /// Leases that one request may ask for.
@@ -30,10 +31,6 @@ const PIECE_LEASES: usize = 32;
 
 /// Longest wait of one long poll.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
-
-/// Bounds of a worker's lease.
-pub const LEASE_MIN: Duration = Duration::from_secs(1);
-pub const LEASE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 #[derive(Clone, Debug)]
 pub struct LeaseRequest {
@@ -70,8 +67,8 @@ impl Attempts {
     pub fn check_worker_routes(&self, routes: &[RouteName]) -> Vec<(usize, String)> {
         let mut faults = Vec::new();
         for (at, name) in routes.iter().enumerate() {
-            match self.routes.get(name.as_str()).map(|route| &route.carrier) {
-                None => faults.push((at, self.routes.unknown_route(name.as_str()))),
+            match self.env.routes.get(name.as_str()).map(|route| &route.carrier) {
+                None => faults.push((at, self.env.routes.unknown_route(name.as_str()))),
                 Some(Carrier::Workers) => {}
                 Some(_) => faults.push((
                     at,
@@ -83,11 +80,11 @@ impl Attempts {
     }
 
     /// Leases jobs for a worker, waiting up to `wait` for the first.
-    pub async fn lease(self: &Arc<Self>, request: &LeaseRequest) -> Result<Vec<Lease>, EngineError> {
+    pub async fn lease(self: &Arc<Self>, request: &LeaseRequest) -> Result<Vec<Lease>> {
         let deadline = Instant::now() + request.wait.min(WAIT_MAX);
-        let mut wakers: Vec<_> = request.routes.iter().map(|route| self.jobs.waker(route)).collect();
+        let mut wakers: Vec<_> = request.routes.iter().map(|route| self.env.jobs.waker(route)).collect();
         loop {
-            if self.lifecycle.is_stopping() {
+            if self.env.lifecycle.is_stopping() {
                 return Err(EngineError::Stopping);
             }
             for waker in &mut wakers {
@@ -95,17 +92,17 @@ impl Attempts {
             }
             let mut changed = std::pin::pin!(self.gate.changed.notified());
             changed.as_mut().enable();
-            let (leases, next_at) = self.claim_whole(request).await?;
+            let Claimed { leases, next_at } = self.claim_whole(request).await?;
             if !leases.is_empty() || Instant::now() >= deadline {
                 return Ok(leases.into_iter().map(|lease| self.shown(lease)).collect());
             }
             let rung =
                 futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.wait())));
             tokio::select! {
-                () = self.lifecycle.stopping.cancelled() => {}
+                () = self.env.lifecycle.stopping.cancelled() => {}
                 _ = rung => {}
                 () = &mut changed => {}
-                () = sleep_until(&*self.clock, next_at) => {}
+                () = sleep_until(&*self.env.clock, next_at) => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
         }
@@ -113,15 +110,12 @@ impl Attempts {
 
     /// Claims on a task of its own. The caller's future goes away when its worker hangs up, and that must not
     /// tear a claim apart: leases that are not taken go back at once instead of running out.
-    async fn claim_whole(
-        self: &Arc<Self>,
-        request: &LeaseRequest,
-    ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+    async fn claim_whole(self: &Arc<Self>, request: &LeaseRequest) -> Result<Claimed> {
         let (hand_over, taken) = oneshot::channel();
         let (attempts, request) = (self.clone(), request.clone());
-        self.lifecycle.deliveries.spawn(async move {
+        self.env.lifecycle.deliveries.spawn(async move {
             let claimed = attempts.claim_pieces(&request).await;
-            if let Err(Ok((leases, _))) = hand_over.send(claimed) {
+            if let Err(Ok(Claimed { leases, .. })) = hand_over.send(claimed) {
                 for lease in &leases {
                     attempts.release(lease).await;
                 }
@@ -131,38 +125,32 @@ impl Attempts {
     }
 
     /// Claims piece by piece, until there are enough or they hold as much data as a page may.
-    async fn claim_pieces(
-        self: &Arc<Self>,
-        request: &LeaseRequest,
-    ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+    async fn claim_pieces(self: &Arc<Self>, request: &LeaseRequest) -> Result<Claimed> {
         let max = request.max.min(LEASES_MAX);
         let (mut leases, mut data_bytes) = (Vec::new(), 0);
         loop {
             let wanted = PIECE_LEASES.min(max - leases.len());
             let piece = self.claim_for_worker(&LeaseRequest { max: wanted, ..request.clone() }).await;
-            let (piece, next_at) = match piece {
+            let Claimed { leases: piece, next_at } = match piece {
                 // What is leased already is worth more than the error.
-                Err(_) if !leases.is_empty() => return Ok((leases, None)),
+                Err(_) if !leases.is_empty() => return Ok(Claimed { leases, next_at: None }),
                 piece => piece?,
             };
             let is_full = piece.len() >= wanted;
             data_bytes += piece.iter().map(|lease| lease.job.data.as_str().len()).sum::<usize>();
             leases.extend(piece);
             if !is_full || leases.len() >= max || data_bytes >= PAGE_MAX_BYTES {
-                return Ok((leases, next_at));
+                return Ok(Claimed { leases, next_at });
             }
         }
     }
 
-    async fn claim_for_worker(
-        self: &Arc<Self>,
-        request: &LeaseRequest,
-    ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+    async fn claim_for_worker(self: &Arc<Self>, request: &LeaseRequest) -> Result<Claimed> {
         let mut leases = Vec::new();
         let mut next_at: Option<Timestamp> = None;
         for route in &request.routes {
             if self.gate.pause_of(route).is_some() {
-                self.gate.deferrals.record_held_lane(route, self.clock.now());
+                self.gate.deferrals.record_held_lane(route, self.env.now());
                 continue;
             }
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
@@ -171,27 +159,27 @@ impl Attempts {
             let mut reservation = None;
             if let Some(provider) = provider {
                 let reserving =
-                    self.gate.reserve(provider, wanted, SlotOwner::Outside, self.routes.hold_max(route));
+                    self.gate.reserve(provider, wanted, SlotOwner::Outside, self.env.routes.hold_max(route));
                 match reserving.await {
                     Ok(granted) => reservation = Some(granted),
                     Err(refusal) => {
-                        self.gate.deferrals.record_held_lane(route, self.clock.now());
+                        self.gate.deferrals.record_held_lane(route, self.env.now());
                         next_at = next_at.into_iter().chain(refusal.until).min();
                         continue;
                     }
                 }
             }
-            let hold_max = self.routes.hold_max(route);
+            let hold_max = self.env.routes.hold_max(route);
             let (turns, free_at) = self.gate.turns(provider, hold_max, wanted, self.turn_jobs);
             next_at = next_at.into_iter().chain(free_at).min();
-            let now = self.clock.now();
+            let now = self.env.now();
             self.gate.deferrals.record_free_lane(route, now);
             self.gate.deferrals.record_companies(route, &turns.quota, now);
             let claim = Claim {
                 pick: Pick::Ready(route.clone()),
                 max: reservation.as_ref().map_or(wanted, Reservation::count),
                 now,
-                lease_until: self.clock.steady_now().plus(request.lease),
+                lease_until: self.env.clock.steady_now().plus(request.lease),
                 worker: request.worker_id.clone(),
                 provider: provider.map(|provider| provider.name.clone()),
                 outlives_process: true,
@@ -219,7 +207,7 @@ impl Attempts {
                 break;
             }
         }
-        Ok((leases, next_at))
+        Ok(Claimed { leases, next_at })
     }
 
     /// Those that the rates have room for; the others go back.
@@ -236,14 +224,9 @@ impl Attempts {
         }
         let taken = taken.unwrap_or_else(|_| vec![false; leases.len()]);
         let mut go = taken.into_iter();
-        let (taken, back) = leases.into_iter().partition(|_| go.next().unwrap_or(false));
-        self.give_back(back);
+        let (taken, back): (Vec<_>, Vec<_>) = leases.into_iter().partition(|_| go.next().unwrap_or(false));
+        self.release_all(back.into_iter().map(|lease| self.leases.hold(lease)));
         taken
-    }
-
-    /// Gives jobs back that no worker gets after all.
-    fn give_back(self: &Arc<Self>, leases: Vec<Lease>) {
-        self.put_back(leases.into_iter().map(|lease| self.leases.hold(lease)).collect());
     }
 
     fn shown(&self, lease: Lease) -> Lease {
@@ -253,110 +236,90 @@ impl Attempts {
     /// A lease's end by the wall clock, as people and workers read it. Steps of that clock count in whole seconds, so that
     /// the same end is always told as the same time.
     pub fn wall_time_of(&self, end: Timestamp) -> Timestamp {
-        let step_ms = self.clock.now().as_millis() - self.clock.steady_now().as_millis();
+        let step_ms = self.env.now().as_millis() - self.env.clock.steady_now().as_millis();
         Timestamp::from_millis(end.as_millis() + (step_ms + 500).div_euclid(1_000) * 1_000)
     }
 
     /// Settles a job whose time is over. When the store cannot take that now the job goes back, and the sweeper settles
     /// it: the other leases of the request are still the worker's.
     async fn give_up_expired(self: &Arc<Self>, lease: Lease, now: Timestamp) {
-        let terms = self.routes.terms_of(&lease.job.route);
+        let terms = self.env.routes.terms_of(&lease.job.route);
         let (transition, audit) = decide::bury_expired(&lease.job, None, terms, now);
-        log::attempt(&self.routes, &lease, &transition);
-        let mut post_settle = PostSettle::plan(self, &lease.job, &transition, WaitBy::Policy, now);
-        let follow_ups = std::mem::take(&mut post_settle.follow_ups);
-        let settlement = Settlement {
-            token: lease.token,
-            transition: transition.clone(),
-            audit: Some(audit),
-            now,
-            follow_ups,
-        };
-        match self.jobs.settle(vec![settlement]).await {
+        log::attempt(&self.env.routes, &lease, &transition);
+        let mut settlement = self.settlement(&lease, transition.clone(), Some(audit));
+        let post_settle = PostSettle::plan(self, &lease.job, &mut settlement, DelaySource::Policy);
+        match self.env.jobs.settle(vec![settlement]).await {
             Ok(settled) if settled.first() == Some(&Settled::Done) => {
                 post_settle.run(self, &lease.job, &transition, now).await;
             }
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(jobId = %lease.job.id, %error, "cannot settle a job whose time is over yet; it goes back");
-                self.give_back(vec![lease]);
+                self.release_all([self.leases.hold(lease)]);
             }
         }
     }
 
     /// Settles what workers report, each on its own, in order.
-    pub async fn report(
-        self: &Arc<Self>,
-        reports: Vec<(LeaseToken, Report)>,
-    ) -> Result<Vec<Reported>, EngineError> {
+    pub async fn report(self: &Arc<Self>, reports: Vec<(LeaseToken, Report)>) -> Result<Vec<Reported>> {
         let mut settlements = Vec::with_capacity(reports.len());
+        // In the order of the reports; `None` where the lease is not known.
         let mut planned = Vec::with_capacity(reports.len());
-        let mut known = Vec::with_capacity(reports.len());
         for (token, report) in reports {
-            let Some(lease) = self.jobs.lease(token).await? else {
-                known.push(false);
+            let Some(lease) = self.env.jobs.lease(token).await? else {
+                planned.push(None);
                 continue;
             };
-            known.push(true);
-            let now = self.clock.now();
-            let terms = self.routes.terms_of(&lease.job.route);
-            let verdict = match self.routes.get(lease.job.route.as_str()) {
+            let now = self.env.now();
+            let terms = self.env.routes.terms_of(&lease.job.route);
+            let verdict = match self.env.routes.get(lease.job.route.as_str()) {
                 Some(route) => route.classifier.verdict(outcome(report)),
                 None => recado_core::Classifier::default().verdict(outcome(report)),
             };
-            if let Some(provider) = self.gate.provider_of(&lease.job.route) {
-                self.gate.record_feedback(
-                    provider,
-                    &lease.job.company,
-                    DeliveryFeedback::of(&lease.job, &verdict),
-                    lease.claimed_at,
-                    now,
-                );
+            let provider = self.gate.provider_of(&lease.job.route);
+            if let Some(provider) = provider {
+                let feedback = DeliveryFeedback::of(&lease.job, &verdict);
+                self.gate.record_feedback(provider, &lease.job.company, feedback, lease.claimed_at, now);
             }
-            let wait_by = WaitBy::of(&verdict);
-            let (mut transition, audit) = decide::decide_after_attempt(
-                &lease,
-                verdict,
-                terms,
-                lease.claimed_at,
-                now,
-                self.random.next_draw(),
-            );
-            let provider = self.gate.provider_of(&lease.job.route).map_or("", |provider| &provider.name);
+            let (delay_source, draw) = (delay_source(&verdict), self.env.random.next_draw());
+            let (mut transition, audit) =
+                decide::decide_after_attempt(&lease, verdict, terms, lease.claimed_at, now, draw);
+            let provider = provider.map_or("", |provider| &provider.name);
             if !provider.is_empty() {
-                let was_deferred = self.gate.deferrals.was_deferred(&lease.job, lease.claimed_at);
                 transition.set_provider(provider);
-                if was_deferred {
+                if self.gate.deferrals.was_deferred(&lease.job, lease.claimed_at) {
                     transition.mark_held_up();
                 }
             }
-            log::attempt(&self.routes, &lease, &transition);
+            log::attempt(&self.env.routes, &lease, &transition);
             let lasted = (lease.claimed_at, now.since(lease.claimed_at));
-            self.traces.record_attempt(&lease, provider, &transition, lasted);
-            let mut post_settle = PostSettle::plan(self, &lease.job, &transition, wait_by, now);
+            self.env.traces.record_attempt(&lease, provider, &transition, lasted);
+            let mut settlement = self.settlement(&lease, transition.clone(), Some(audit));
+            let mut post_settle = PostSettle::plan(self, &lease.job, &mut settlement, delay_source);
             post_settle.leaves_queue = self.leaves_queue(&lease.job, &transition).await;
-            let follow_ups = std::mem::take(&mut post_settle.follow_ups);
-            planned.push((post_settle, lease, transition.clone()));
-            settlements.push(Settlement { token, transition, audit: Some(audit), now, follow_ups });
+            planned.push(Some((post_settle, lease, transition)));
+            settlements.push(settlement);
         }
-        let settled = if settlements.is_empty() { Vec::new() } else { self.jobs.settle(settlements).await? };
-        for ((post_settle, lease, transition), settled) in planned.into_iter().zip(&settled) {
-            if *settled == Settled::Done {
-                post_settle.run(self, &lease.job, &transition, self.clock.now()).await;
+        let settled =
+            if settlements.is_empty() { Vec::new() } else { self.env.jobs.settle(settlements).await? };
+        let mut settled = settled.into_iter();
+        let mut reported = Vec::with_capacity(planned.len());
+        for planned in planned {
+            match planned.map(|planned| (planned, settled.next())) {
+                Some(((post_settle, lease, transition), Some(Settled::Done))) => {
+                    post_settle.run(self, &lease.job, &transition, self.env.now()).await;
+                    reported.push(Reported::Done);
+                }
+                _ => reported.push(Reported::Stale),
             }
         }
-        let mut settled = settled.into_iter();
-        let said = |known: bool| match known.then(|| settled.next()).flatten() {
-            Some(Settled::Done) => Reported::Done,
-            Some(Settled::Stale) | None => Reported::Stale,
-        };
-        Ok(known.into_iter().map(said).collect())
+        Ok(reported)
     }
 
     /// Moves a worker's lease; `None` when it is no longer the worker's.
-    pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>, EngineError> {
-        let end = self.clock.steady_now().plus(lease);
-        let extended = self.jobs.extend(vec![token], end).await?;
+    pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>> {
+        let end = self.env.clock.steady_now().plus(lease);
+        let extended = self.env.jobs.extend(vec![token], end).await?;
         Ok(match extended.first() {
             Some(Extended::Until(at)) => Some(self.wall_time_of(*at)),
             Some(Extended::Stale) | None => None,

@@ -2,12 +2,12 @@
 //!
 //! | if the process dies | then |
 //! |---|---|
-//! | before the files have a bite | it is read from the store again |
+//! | before the files have a batch | it is read from the store again |
 //! | after that, before the mark | the files themselves know how far they are, and take none twice |
 //! | after the mark | there is nothing to do again |
 //!
 //! The records stay in the store while the files cannot be written; an error is logged, and the archiver tries again. No
-//! delivery waits for it. While jobs are being delivered it rests between two bites, so that they go first; the later
+//! delivery waits for it. While jobs are being delivered it rests between two batches, so that they go first; the later
 //! the files are, the less it rests, so that they cannot fall behind for long.
 
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use recado_store::{AuditSpan, AuditTrim, StoreError};
 use tokio::time::Instant;
 
 use super::lease::{ArchiverState, source};
-use super::{ArchiveWriter, AuditTrail, Files, Reach, TrailTerms, off_thread};
+use super::{AuditTrail, Files, Reach, TrailTerms, off_thread, on_files};
 use crate::error::TrailError;
 
-/// Records that are copied at a time, of all parts together: every bite is forced to disk, signed and marked.
-const BITE_RECORDS: usize = 8_000;
+/// Records that are copied at a time, of all parts together: every batch is forced to disk, signed and marked.
+const BATCH_RECORDS: usize = 8_000;
 
 /// Between two looks when there is nothing to copy.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -40,9 +40,9 @@ const RETRY_EVERY: Duration = Duration::from_secs(5);
 /// A stop waits this long at most for what is left to be copied. What is not stays in the store.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Between two rounds of trimming, and bites of a part in one round.
+/// Between two rounds of trimming, and batches of a part in one round.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
-const TRIM_BITES_MAX: usize = 20;
+const TRIM_BATCHES_MAX: usize = 20;
 
 /// Records that belong to no known job stay in the store this long all the same: a walk through the newest
 /// records is not overtaken by the trimming.
@@ -66,10 +66,10 @@ pub(super) enum ArchiveRound {
 pub(crate) async fn run(trail: Arc<AuditTrail>, terms: TrailTerms) {
     let mut duties = Duties::default();
     loop {
-        let (began, now) = (Instant::now(), trail.clock.now());
-        let round = trail.archive_once(&terms).await;
+        let (began, now) = (Instant::now(), trail.env.now());
+        let round = trail.archive_round(&mut *trail.archive.files.lock().await, &terms).await;
         let wait = match round {
-            Ok(ArchiveRound::Copied { up_to }) => match trail.lifecycle.deliveries.is_empty() {
+            Ok(ArchiveRound::Copied { up_to }) => match trail.env.lifecycle.deliveries.is_empty() {
                 true => Duration::ZERO,
                 false => rest(began.elapsed(), now.since(up_to)),
             },
@@ -78,14 +78,16 @@ pub(crate) async fn run(trail: Arc<AuditTrail>, terms: TrailTerms) {
                 LOOK_EVERY
             }
             Ok(ArchiveRound::NotOurs) => LOOK_EVERY,
-            Err(TrailError::Store(StoreError::Broken(error))) => return trail.lifecycle.fail_store(&error),
+            Err(TrailError::Store(StoreError::Broken(error))) => {
+                return trail.env.lifecycle.fail_store(&error);
+            }
             Err(error) => {
                 tracing::error!(%error, "Cannot write the audit trail; its records stay in the store, and it is tried again");
                 RETRY_EVERY
             }
         };
         tokio::select! {
-            () = trail.lifecycle.stopped.cancelled() => break,
+            () = trail.env.lifecycle.stopped.cancelled() => break,
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -97,15 +99,9 @@ pub(crate) async fn run(trail: Arc<AuditTrail>, terms: TrailTerms) {
 }
 
 impl AuditTrail {
-    /// Copies one bite, if this node archives.
-    async fn archive_once(&self, terms: &TrailTerms) -> Result<ArchiveRound, TrailError> {
-        let mut writer = self.archive.writer().await;
-        self.archive_round(&mut writer, terms).await
-    }
-
     /// Copies what is left, and lets another node take over.
     async fn drain(&self, terms: &TrailTerms) {
-        let mut writer = self.archive.writer().await;
+        let mut writer = self.archive.files.lock().await;
         loop {
             match self.archive_round(&mut writer, terms).await {
                 Ok(ArchiveRound::Copied { .. }) => {}
@@ -117,41 +113,42 @@ impl AuditTrail {
                 }
             }
         }
-        writer.files = None;
-        if let Ok(Ok(mut lease)) = self.take_lease().await
-            && let Err(error) = lease.release(self.clock.now()).await
+        *writer = None;
+        if let Ok(Some(mut lease)) = self.take_lease().await
+            && let Err(error) = lease.release(self.env.now()).await
         {
             tracing::debug!(%error, "cannot give up the right to archive; it ends by itself");
         }
     }
 
-    /// Takes the right to archive if it is free, copies a bite of each part, and knows how far the files are.
+    /// Takes the right to archive if it is free, copies a batch of each part, and knows how far the files are.
     pub(super) async fn archive_round(
         &self,
-        writer: &mut ArchiveWriter,
+        writer: &mut Option<Files>,
         terms: &TrailTerms,
     ) -> Result<ArchiveRound, TrailError> {
-        let began = self.clock.now();
-        let round = self.copy_bite(writer, terms, began).await?;
-        self.archive.set_reach(match round {
+        let began = self.env.now();
+        let round = self.copy_batch(writer, terms, began).await?;
+        let reach = match round {
             ArchiveRound::Copied { up_to } => Reach::Here { whole_until: up_to },
             ArchiveRound::Even => Reach::Here { whole_until: began },
             ArchiveRound::NotOurs => {
-                writer.files = None;
+                *writer = None;
                 Reach::Elsewhere
             }
-        });
+        };
+        self.archive.progress().reach = reach;
         Ok(round)
     }
 
-    async fn copy_bite(
+    async fn copy_batch(
         &self,
-        writer: &mut ArchiveWriter,
+        writer: &mut Option<Files>,
         terms: &TrailTerms,
         began: Timestamp,
     ) -> Result<ArchiveRound, TrailError> {
-        let Ok(mut lease) = self.take_lease().await? else { return Ok(ArchiveRound::NotOurs) };
-        let files = match writer.files.take().filter(|files| files.store == lease.state.store) {
+        let Some(mut lease) = self.take_lease().await? else { return Ok(ArchiveRound::NotOurs) };
+        let files = match writer.take().filter(|files| files.store == lease.state.store) {
             Some(files) => files,
             None => {
                 let files = open(terms, lease.state.store.clone()).await?;
@@ -162,7 +159,7 @@ impl AuditTrail {
         let (mut entries, mut more) = (Vec::new(), None::<Timestamp>);
         let marked = lease.state.archived.clone();
         let parts = self.store.audit_parts();
-        let share = BITE_RECORDS / usize::from(parts.max(1)) + 1;
+        let share = BATCH_RECORDS / usize::from(parts.max(1)) + 1;
         for part in 0..parts {
             let after = match self.store.is_shared() {
                 true => lease.state.archived(part).max(files.archived(part)),
@@ -190,21 +187,16 @@ impl AuditTrail {
             }));
         }
         if entries.is_empty() {
-            writer.files = Some(files);
+            *writer = Some(files);
             // A process before this one copied what it could not mark any more.
             let ours = lease.state.archived == marked || self.mark(&mut lease, began).await?;
             return Ok(if ours { ArchiveRound::Even } else { ArchiveRound::NotOurs });
         }
-        let now = self.clock.now();
-        let (files, appended) = off_thread(move || {
-            let mut files = files;
-            let appended = files.trail.append(&entries, now);
-            (files, appended)
-        })
-        .await?;
+        let now = self.env.now();
+        let (files, appended) = on_files(files, move |trail| trail.append(&entries, now)).await?;
         // After a failure the files are opened anew, which finds out what is on disk.
         appended?;
-        writer.files = Some(files);
+        *writer = Some(files);
         if !self.mark(&mut lease, more.unwrap_or(began)).await? {
             return Ok(ArchiveRound::NotOurs);
         }
@@ -231,7 +223,7 @@ impl AuditTrail {
     /// Lets the store forget what is archived and no longer needed there: what is about no job that it knows, once it is
     /// of this age.
     pub(super) async fn trim(&self, forgotten_kept: Duration) -> Result<(), TrailError> {
-        let (now, kept) = (self.clock.now(), self.jobs_kept);
+        let (now, kept) = (self.env.now(), self.jobs_kept);
         let Some(state) = ArchiverState::read(&*self.store, now).await? else { return Ok(()) };
         let ago = |age: Duration| {
             let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
@@ -240,7 +232,7 @@ impl AuditTrail {
         for (part, up_to) in state.archived {
             let trim =
                 AuditTrim { part, up_to, before: ago(kept), forgotten_before: ago(kept.min(forgotten_kept)) };
-            for _ in 0..TRIM_BITES_MAX {
+            for _ in 0..TRIM_BATCHES_MAX {
                 if self.store.trim_audit(trim).await? == 0 {
                     break;
                 }
@@ -250,15 +242,10 @@ impl AuditTrail {
     }
 
     async fn drop_old_months(&self, months: u32, now: Timestamp) -> Result<(), TrailError> {
-        let mut writer = self.archive.writer().await;
-        let Some(files) = writer.files.take() else { return Ok(()) };
-        let (files, dropped) = off_thread(move || {
-            let mut files = files;
-            let dropped = files.trail.drop_older_than(months, now);
-            (files, dropped)
-        })
-        .await?;
-        writer.files = Some(files);
+        let mut writer = self.archive.files.lock().await;
+        let Some(files) = writer.take() else { return Ok(()) };
+        let (files, dropped) = on_files(files, move |trail| trail.drop_older_than(months, now)).await?;
+        *writer = Some(files);
         for summary in dropped? {
             tracing::warn!(
                 segment = %summary.segment,
@@ -309,7 +296,7 @@ impl Duties {
                 tracing::warn!(%error, "cannot trim the audit trail in the store; trying again later");
             }
         }
-        let now = trail.clock.now();
+        let now = trail.env.now();
         if self.dropped_in != Some(Month::of(now)) {
             self.dropped_in = Some(Month::of(now));
             if let Err(error) = trail.drop_old_months(terms.months_kept, now).await {
@@ -330,6 +317,6 @@ mod tests {
                 .map(|late_s| rest(Duration::from_millis(worked_ms), Duration::from_secs(late_s)).as_millis())
         };
         assert_eq!(rests(40), [1_000, 360, 40, 0, 0]);
-        assert_eq!(rests(4_000), [1_000, 1_000, 1_000, 0, 0], "however long a bite took");
+        assert_eq!(rests(4_000), [1_000, 1_000, 1_000, 0, 0], "however long a batch took");
     }
 }

@@ -18,15 +18,13 @@ use recado_observe::DeadLetterExit;
 use recado_store::{Cancelled, Discard, Discarded, JobFilter, PageRequest};
 
 use super::archiver::ArchiveRound;
-use super::follow_ups::{in_notices, is_about, is_follow_up};
+use super::follow_ups::{FoundJobs, in_notices, is_about, is_follow_up};
 use super::lease::ArchiverState;
-use super::{AuditTrail, off_thread};
-use crate::error::{EngineError, TrailError};
+use super::{AuditTrail, on_files};
+use crate::error::{Result, TrailError};
 
 /// Jobs that are looked through at a time: they come with their payloads.
 const PAGE_JOBS: usize = 100;
-
-type Found = Vec<(JobId, Status)>;
 
 /// An order to erase.
 #[derive(Clone, Debug)]
@@ -68,18 +66,18 @@ pub enum Erasing {
 
 impl AuditTrail {
     /// Removes a person's data from the store and from the trail, and puts on record who asked for it.
-    pub async fn erase(&self, order: ErasureOrder) -> Result<Erasing, EngineError> {
-        let terms = self.archive.terms().ok_or(TrailError::None)?;
-        let mut writer = self.archive.writer().await;
+    pub async fn erase(&self, order: ErasureOrder) -> Result<Erasing> {
+        let terms = self.archive.terms.as_ref().ok_or(TrailError::None)?;
+        let mut writer = self.archive.files.lock().await;
         let first = self.archive_round(&mut writer, terms).await?;
         drop(writer);
         if first == ArchiveRound::NotOurs {
-            let state = ArchiverState::read(&*self.store, self.clock.now()).await?;
+            let state = ArchiverState::read(&*self.store, self.env.now()).await?;
             let node = state.map(|state| state.node).unwrap_or_default();
             return Ok(Erasing::Elsewhere { node });
         }
         let (jobs, follow_ups) = self.all_of(&order.subject).await?;
-        let count = |jobs: &Found, wanted: fn(Status) -> bool| {
+        let count = |jobs: &FoundJobs, wanted: fn(Status) -> bool| {
             jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64
         };
         let under_way = count(&jobs, is_under_way) + count(&follow_ups, is_under_way);
@@ -108,7 +106,7 @@ impl AuditTrail {
             }
             self.discard_quietly(id, &order).await?;
         }
-        let mut writer = self.archive.writer().await;
+        let mut writer = self.archive.files.lock().await;
         loop {
             match self.archive_round(&mut writer, terms).await? {
                 ArchiveRound::Copied { .. } => {}
@@ -116,28 +114,26 @@ impl AuditTrail {
                 ArchiveRound::NotOurs => return Err(TrailError::CutOff.into()),
             }
         }
-        let files = writer.files.take().ok_or(TrailError::CutOff)?;
+        let files = writer.take().ok_or(TrailError::CutOff)?;
         let ErasureOrder { subject, reason, actor, .. } = order;
         let subjects = [Some(subject.clone()), in_notices(&subject)];
         self.notifier
             .events
             .forget(|event| subjects.iter().flatten().any(|subject| is_about(event, subject)));
-        let (now, who, why) = (self.clock.now(), actor.clone(), reason.clone());
-        let (files, outcome) = off_thread(move || {
-            let mut files = files;
-            let erase = |subject| files.trail.erase(&subject, &who, &why, now);
-            let outcome: Result<Vec<_>, _> = subjects.into_iter().flatten().map(erase).collect();
-            (files, outcome)
+        let (now, who, why) = (self.env.now(), actor.clone(), reason.clone());
+        let (files, outcome) = on_files(files, move |trail| {
+            let erase = |subject| trail.erase(&subject, &who, &why, now);
+            subjects.into_iter().flatten().map(erase).collect::<Result<Vec<_>, _>>()
         })
         .await?;
         let outcome = outcome.map_err(TrailError::from)?;
-        writer.files = Some(files);
+        *writer = Some(files);
         drop(writer);
         erased.records = outcome.iter().map(|outcome| outcome.records).sum();
         erased.recorded_as = outcome.into_iter().flat_map(|outcome| outcome.recorded_as).collect();
         // Of jobs that it had forgotten before, the store still has the records for a while.
         self.trim(Duration::ZERO).await?;
-        let ids = |jobs: Found| jobs.into_iter().map(|(id, _)| id).collect();
+        let ids = |jobs: FoundJobs| jobs.into_iter().map(|(id, _)| id).collect();
         erased.jobs_forgotten = self.store.forget(ids(jobs)).await?;
         erased.follow_ups = self.store.forget(ids(follow_ups)).await?;
         if erased != Erased::default() {
@@ -148,8 +144,8 @@ impl AuditTrail {
     }
 
     /// Every job of a person that the store knows, and every follow-up that tells of one.
-    async fn all_of(&self, subject: &Subject) -> Result<(Found, Found), EngineError> {
-        let (numbered, jobs): (Found, Found) =
+    async fn all_of(&self, subject: &Subject) -> Result<(FoundJobs, FoundJobs)> {
+        let (numbered, jobs): (FoundJobs, FoundJobs) =
             self.jobs_of(subject).await?.into_iter().partition(|(id, _)| is_follow_up(id));
         let mut follow_ups = self.follow_ups_about(subject).await?;
         follow_ups.extend(numbered);
@@ -164,8 +160,8 @@ impl AuditTrail {
     }
 
     /// Every job with a person's number that the store knows.
-    async fn jobs_of(&self, subject: &Subject) -> Result<Found, EngineError> {
-        let now = self.clock.now();
+    async fn jobs_of(&self, subject: &Subject) -> Result<FoundJobs> {
+        let now = self.env.now();
         let company = subject.company.as_deref().and_then(|name| CompanyId::new(name).ok());
         let mut filter = JobFilter { company: company.clone(), ..JobFilter::default() };
         match &subject.identity {
@@ -190,16 +186,16 @@ impl AuditTrail {
     }
 
     /// Discards a dead letter without an event: its person is to be forgotten.
-    async fn discard_quietly(&self, id: &JobId, order: &ErasureOrder) -> Result<bool, EngineError> {
+    async fn discard_quietly(&self, id: &JobId, order: &ErasureOrder) -> Result<bool> {
         let Some(entry) = self.store.dead_letter(id).await? else { return Ok(false) };
-        let Some(view) = self.store.job(id, self.clock.now()).await? else { return Ok(false) };
-        let audit = AuditEvent::about(&view.job, AuditKind::Discarded, self.clock.now())
+        let Some(view) = self.store.job(id, self.env.now()).await? else { return Ok(false) };
+        let audit = AuditEvent::about(&view.job, AuditKind::Discarded, self.env.now())
             .reason(order.reason.to_string())
             .by(Some(&order.actor));
         let discard = Discard { id: id.clone(), replays: None, audit, follow_ups: Vec::new() };
         let done = self.store.discard(discard).await? == Discarded::Done;
         if done {
-            self.metrics.record_dead_letter_left(DeadLetterExit::Discarded, entry.moved_at);
+            self.env.metrics.record_dead_letter_left(DeadLetterExit::Discarded, entry.moved_at);
         }
         Ok(done)
     }

@@ -14,8 +14,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::audit::AuditTrail;
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::notify::notices::NOTICES_COMPANY;
+
+/// Jobs of a person, each with its status.
+pub(super) type FoundJobs = Vec<(JobId, Status)>;
 
 /// Jobs that are looked through at a time: they come with their payloads.
 const PAGE_JOBS: usize = 100;
@@ -39,10 +42,7 @@ pub(super) fn in_notices(subject: &Subject) -> Option<Subject> {
 impl AuditTrail {
     /// Every follow-up with a payload that tells of a person's jobs. One that is being replayed is there twice, as waiting
     /// first.
-    pub(super) async fn follow_ups_about(
-        &self,
-        subject: &Subject,
-    ) -> Result<Vec<(JobId, Status)>, EngineError> {
+    pub(super) async fn follow_ups_about(&self, subject: &Subject) -> Result<FoundJobs> {
         let company = subject.company.as_deref().and_then(|name| CompanyId::new(name).ok());
         let notices = CompanyId::new(NOTICES_COMPANY).ok();
         let mut filters = vec![JobFilter { company: notices, ..JobFilter::default() }];
@@ -60,16 +60,11 @@ impl AuditTrail {
         Ok(found)
     }
 
-    async fn waiting_about(
-        &self,
-        subject: &Subject,
-        filter: JobFilter,
-        found: &mut Vec<(JobId, Status)>,
-    ) -> Result<(), EngineError> {
+    async fn waiting_about(&self, subject: &Subject, filter: JobFilter, found: &mut FoundJobs) -> Result<()> {
         let mut before = None;
         loop {
             let page = PageRequest { before, limit: PAGE_JOBS };
-            let page = self.store.jobs(filter.clone(), page, self.clock.now()).await?;
+            let page = self.store.jobs(filter.clone(), page, self.env.now()).await?;
             let views = page.items.into_iter().filter(|view| is_follow_up(&view.job.id));
             let views = views.filter(|view| tells_of(&view.job.data, subject));
             found.extend(views.map(|view| (view.job.id, view.status)));
@@ -80,12 +75,7 @@ impl AuditTrail {
         }
     }
 
-    async fn dead_about(
-        &self,
-        subject: &Subject,
-        filter: JobFilter,
-        found: &mut Vec<(JobId, Status)>,
-    ) -> Result<(), EngineError> {
+    async fn dead_about(&self, subject: &Subject, filter: JobFilter, found: &mut FoundJobs) -> Result<()> {
         let filter =
             DeadLetterFilter { company: filter.company, route: filter.route, ..DeadLetterFilter::default() };
         let mut before = None;

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{AuditTrail, NAMESPACE, Reach};
-use crate::shared::entry::read_entry;
-use crate::shared::leader::{FoundLease, LeaderLease, LeaderState, LeaderTerms};
+use crate::shared::entry::{read_entry, version_of};
+use crate::shared::leader::{LeaderLease, LeaderState, LeaderTerms};
 
 const KEY: &str = "archiver";
 
@@ -77,42 +77,43 @@ fn parse(entry: &KvEntry) -> Result<ArchiverState, StoreError> {
 }
 
 impl AuditTrail {
-    /// Takes the right to archive, or keeps it; the other node's state while that one has it.
-    pub(super) async fn take_lease(&self) -> Result<Result<ArchiverLease, ArchiverState>, StoreError> {
-        let now = self.clock.now();
+    /// Takes the right to archive, or keeps it; `None` while another node has it.
+    pub(super) async fn take_lease(&self) -> Result<Option<ArchiverLease>, StoreError> {
+        let now = self.env.now();
         let entry = self.store.kv_get(NAMESPACE, KEY, now).await?;
         let new = || ArchiverState {
-            store: format!("store_{}", self.random.uuid_v7(now).to_simple()).into(),
-            node: self.node.clone(),
+            store: format!("store_{}", self.env.random.uuid_v7(now).to_simple()).into(),
+            node: self.env.node.clone(),
             until: now,
             archived: BTreeMap::new(),
             whole_until: None,
         };
         let state = entry.as_ref().map(parse).transpose()?.unwrap_or_else(new);
-        let found = FoundLease::new(KEY, entry.as_ref(), state);
-        let is_ours = found.version() > 0 && found.state.node == self.node;
-        let kv = self.store.clone();
-        let terms = LeaderTerms { kv, node: self.node.clone(), namespace: NAMESPACE, length: HELD_FOR };
-        let mut lease = match found.take(&terms, &mut self.archive.lease().watch) {
-            Ok(lease) => lease,
-            Err(theirs) => return Ok(Err(theirs)),
+        let is_ours = entry.is_some() && state.node == self.env.node;
+        let (kv, node) = (self.store.clone(), self.env.node.clone());
+        let terms = LeaderTerms { kv, node, namespace: NAMESPACE, length: HELD_FOR };
+        let version = version_of(entry.as_ref());
+        let taken = terms.take(KEY, version, state, &mut self.archive.progress().watch);
+        let Some(mut lease) = taken else { return Ok(None) };
+        let (reach, renewed) = {
+            let progress = self.archive.progress();
+            (progress.reach, progress.renewed)
         };
-        let whole_until = match self.archive.reach() {
+        let whole_until = match reach {
             Reach::Here { whole_until } => whole_until,
             Reach::Unknown | Reach::Elsewhere => lease.state.whole_until.unwrap_or(now),
         };
         // A clock that was set back must not make them whole for hours to come.
         let whole_until = whole_until.min(now);
-        // Where no other node could take it, there is nothing to renew.
-        let renewed = self.archive.lease().renewed;
-        let lasts = !self.store.is_shared() || renewed.is_some_and(|at| at.elapsed() < HELD_FOR / 2);
         lease.state.whole_until = Some(whole_until);
+        // Where no other node could take it, there is nothing to renew.
+        let lasts = !self.store.is_shared() || renewed.is_some_and(|at| at.elapsed() < HELD_FOR / 2);
         let needs_save = !is_ours || !lasts;
         if needs_save && !self.save_lease(&mut lease).await? {
-            return Ok(Err(lease.state));
+            return Ok(None);
         }
-        self.archive.set_reach(Reach::Here { whole_until });
-        Ok(Ok(lease))
+        self.archive.progress().reach = Reach::Here { whole_until };
+        Ok(Some(lease))
     }
 
     /// Writes down how far the files are; returns true if this node still archives.
@@ -126,9 +127,9 @@ impl AuditTrail {
     }
 
     async fn save_lease(&self, lease: &mut ArchiverLease) -> Result<bool, StoreError> {
-        let saved = lease.save(self.clock.now()).await?;
+        let saved = lease.save(self.env.now()).await?;
         if saved {
-            self.archive.lease().renewed = Some(Instant::now());
+            self.archive.progress().renewed = Some(Instant::now());
         }
         Ok(saved)
     }

@@ -17,7 +17,7 @@ use recado_core::{AuditEvent, AuditKind, DeadLetter, Job, Timestamp};
 use recado_store::{DeadLetterFilter, PageRequest};
 
 use crate::audit::AuditTrail;
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// Repetitions of a read that one record covers.
 const SAME_READ: Duration = Duration::from_secs(10 * 60);
@@ -48,20 +48,19 @@ impl Reads {
 
 impl AuditTrail {
     /// Records that a job's payload is shown.
-    pub async fn record_payload_read(&self, job: &Job, actor: &str) -> Result<(), EngineError> {
-        self.record_read(AuditEvent::about(job, AuditKind::PayloadRead, self.clock.now()).by(Some(actor)))
-            .await
+    pub async fn record_payload_read(&self, job: &Job, actor: &str) -> Result<()> {
+        self.record_read(AuditEvent::about(job, AuditKind::PayloadRead, self.env.now()).by(Some(actor))).await
     }
 
     /// Records that a dead letter is shown with its payload.
-    pub async fn record_letter_read(&self, entry: &DeadLetter, actor: &str) -> Result<(), EngineError> {
+    pub async fn record_letter_read(&self, entry: &DeadLetter, actor: &str) -> Result<()> {
         let (id, route) = (entry.job_id.as_str(), entry.route.as_str());
         let audit = AuditEvent {
             job_id: Some(id.into()),
             company_id: Some(entry.company.as_str().into()),
             user_id: entry.user_id.clone(),
             correlation_id: entry.correlation_id.clone(),
-            ..AuditEvent::claim(id, route, AuditKind::PayloadRead, self.clock.now())
+            ..AuditEvent::claim(id, route, AuditKind::PayloadRead, self.env.now())
         };
         self.record_read(audit.by(Some(actor))).await
     }
@@ -73,7 +72,7 @@ impl AuditTrail {
         filter: &DeadLetterFilter,
         page: PageRequest,
         actor: &str,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let from = page.before.map(|before| format!(" below place {before}")).unwrap_or_default();
         let words =
             counted(page.limit as u64, "dead letter", "dead letters") + " shown" + &from + &chosen_by(filter);
@@ -86,7 +85,7 @@ impl AuditTrail {
         filter: &DeadLetterFilter,
         format: &str,
         actor: &str,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let words = format!("Export as {format}{}", chosen_by(filter));
         let audit = self.about_letters(filter, AuditKind::DeadLettersExported, words, actor);
         Ok(self.store.record(vec![audit]).await?)
@@ -94,7 +93,7 @@ impl AuditTrail {
 
     /// Records that the audit records or jobs of one person are shown, if that is what the query asks for: a person is
     /// known by the same numbers as for an erasure.
-    pub async fn record_person_read(&self, query: &Query, actor: &str) -> Result<(), EngineError> {
+    pub async fn record_person_read(&self, query: &Query, actor: &str) -> Result<()> {
         let Query { user, correlation, claim, job, company, .. } = query;
         if [user, correlation, claim, job].iter().all(|number| number.is_none()) {
             return Ok(());
@@ -105,7 +104,7 @@ impl AuditTrail {
             company_id: company.clone(),
             user_id: user.clone(),
             correlation_id: correlation.clone(),
-            ..AuditEvent::claim(claim, "", AuditKind::PersonalDataRead, self.clock.now())
+            ..AuditEvent::claim(claim, "", AuditKind::PersonalDataRead, self.env.now())
         };
         self.record_read(audit.by(Some(actor))).await
     }
@@ -120,13 +119,13 @@ impl AuditTrail {
         let route = filter.route.as_ref().map_or("*", |route| route.as_str());
         AuditEvent {
             company_id: filter.company.as_ref().map(|company| company.as_str().into()),
-            ..AuditEvent::claim("", route, kind, self.clock.now())
+            ..AuditEvent::claim("", route, kind, self.env.now())
         }
         .reason(words)
         .by(Some(actor))
     }
 
-    async fn record_read(&self, audit: AuditEvent) -> Result<(), EngineError> {
+    async fn record_read(&self, audit: AuditEvent) -> Result<()> {
         let now = audit.timestamp;
         let of = |part: &Option<Box<str>>| part.as_deref().unwrap_or_default().to_owned();
         let AuditEvent { actor, job_id, company_id, user_id, correlation_id, retry_reason, .. } = &audit;

@@ -79,7 +79,7 @@ type Key = (Timestamp, u16, u64);
 impl AuditTrail {
     /// A page of what is on record, from the store and the files.
     pub async fn search(&self, query: Query, place: Option<TrailPlace>) -> Result<TrailPage, TrailError> {
-        let terms = self.archive.terms().ok_or(TrailError::None)?;
+        let terms = self.archive.terms.as_ref().ok_or(TrailError::None)?;
         let walk = Walk::begin(self, terms, query).await?;
         walk.page(self, place).await
     }
@@ -87,12 +87,12 @@ impl AuditTrail {
     /// Everything on record about one job: from the store, and from the files what the store may have
     /// forgotten. `None` when it is unknown.
     pub async fn job_trail(&self, id: &JobId) -> Result<Option<Vec<AuditEvent>>, TrailError> {
-        let (store, now) = (&self.store, self.clock.now());
+        let (store, now) = (&self.store, self.env.now());
         let view = store.job(id, now).await?;
         let kept = store.audit(id).await?;
         let kept_for = self.jobs_kept;
         let is_young = view.as_ref().is_some_and(|view| view.job.enqueued_at.plus(kept_for) > now);
-        let (Some(terms), false) = (self.archive.terms(), is_young) else {
+        let (Some(terms), false) = (&self.archive.terms, is_young) else {
             return Ok(view.map(|_| kept));
         };
         let mut trail = Vec::new();
@@ -140,13 +140,13 @@ struct Walk<'t> {
 impl<'t> Walk<'t> {
     async fn begin(trail: &AuditTrail, terms: &'t TrailTerms, query: Query) -> Result<Self, TrailError> {
         // Nothing is appended meanwhile, so both sides are of one moment.
-        let writer = trail.archive.writer().await;
-        if let Some(files) = &writer.files {
+        let writer = trail.archive.files.lock().await;
+        if let Some(files) = &*writer {
             let archived = (0..trail.store.audit_parts()).map(|part| (part, files.archived(part))).collect();
             let end = files.trail.checkpoint().map_or(0, |checkpoint| checkpoint.sequence);
             return Ok(Walk { terms, query, end, store: files.store.clone(), archived });
         }
-        let (store, archived) = match ArchiverState::read(&*trail.store, trail.clock.now()).await? {
+        let (store, archived) = match ArchiverState::read(&*trail.store, trail.env.now()).await? {
             Some(state) => (state.store, state.archived),
             None => Default::default(),
         };
@@ -276,49 +276,41 @@ impl<'t> Walk<'t> {
 
 /// The first fresh records beyond a place, one more than fit on a page at most.
 struct Nearest {
-    found: BTreeMap<Key, TrailRecord>,
+    /// In the order of the walk.
+    found: BTreeMap<Rank, (Key, TrailRecord)>,
     order: Order,
     beyond: Option<Key>,
     room: usize,
 }
 
+/// The place of a fresh record in a walk: the first one is the smallest.
+type Rank = (i64, u16, u64);
+
+fn rank(order: Order, (at, part, number): Key) -> Rank {
+    match order {
+        Order::OldestFirst => (at.as_millis(), part, number),
+        Order::NewestFirst => (-at.as_millis(), !part, !number),
+    }
+}
+
 impl Nearest {
     fn offer(&mut self, key: Key, record: TrailRecord) {
-        let is_beyond = self.beyond.is_none_or(|beyond| match self.order {
-            Order::NewestFirst => key < beyond,
-            Order::OldestFirst => key > beyond,
-        });
-        if !is_beyond {
-            return;
+        let at = rank(self.order, key);
+        if self.beyond.is_none_or(|beyond| at > rank(self.order, beyond)) {
+            self.found.insert(at, (key, record));
         }
-        self.found.insert(key, record);
         if self.found.len() > self.room + 1 {
-            self.drop_farthest();
+            self.found.pop_last();
         }
-    }
-
-    fn drop_farthest(&mut self) {
-        match self.order {
-            Order::NewestFirst => self.found.pop_first(),
-            Order::OldestFirst => self.found.pop_last(),
-        };
     }
 
     /// The page's records, and the key of the last one if there are more.
     fn page(mut self) -> (Vec<TrailRecord>, Option<Key>) {
         let more = self.found.len() > self.room;
         if more {
-            self.drop_farthest();
+            self.found.pop_last();
         }
-        let last = match self.order {
-            Order::NewestFirst => self.found.keys().next(),
-            Order::OldestFirst => self.found.keys().next_back(),
-        };
-        let next = last.copied().filter(|_| more);
-        let mut found: Vec<TrailRecord> = self.found.into_values().collect();
-        if self.order == Order::NewestFirst {
-            found.reverse();
-        }
-        (found, next)
+        let next = self.found.values().next_back().map(|(key, _)| *key).filter(|_| more);
+        (self.found.into_values().map(|(_, record)| record).collect(), next)
     }
 }

@@ -22,7 +22,7 @@ use recado_observe::DeadLetterExit;
 use recado_store::{Discard, Discarded, JobSnapshot, StoreError};
 
 use crate::dlq::DeadLetters;
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::notify::notices::OURSELVES;
 
 pub use import::{Imported, NAMESPACE};
@@ -41,7 +41,7 @@ pub const SIZE_MAX_DEFAULT: u64 = 10_000;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Moved at a time. They are held in memory, payloads and all.
-const BITE_ENTRIES: usize = 50;
+const BATCH_ENTRIES: usize = 50;
 
 /// Begin of the record that names an entry's place in the archive.
 const MOVED_TO: &str = "Moved to ";
@@ -51,31 +51,30 @@ pub(crate) async fn run(dlq: Arc<DeadLetters>, archive: Arc<dyn Archive>) {
     // The hour of the last notice that it cannot be written.
     let mut told = None;
     loop {
-        let wait = match bite(&dlq, &archive, &mut told).await {
+        let wait = match archive_batch(&dlq, &archive, &mut told).await {
             Ok(true) => Duration::ZERO,
             Ok(false) => LOOK_EVERY,
-            Err(StoreError::Broken(error)) => return dlq.lifecycle.fail_store(&error),
+            Err(StoreError::Broken(error)) => return dlq.env.lifecycle.fail_store(&error),
             Err(error) => {
                 tracing::warn!(%error, "cannot look after the dead letter queue; trying again");
                 LOOK_EVERY
             }
         };
-        tokio::select! {
-            () = dlq.lifecycle.stopping.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
+        if !dlq.env.lifecycle.rest(wait).await {
+            return;
         }
     }
 }
 
-/// Moves some of what is too much; whether there is more.
-async fn bite(
+/// Moves a batch of what is too much; returns true when there is more.
+async fn archive_batch(
     dlq: &DeadLetters,
     archive: &Arc<dyn Archive>,
     told: &mut Option<i64>,
 ) -> Result<bool, StoreError> {
-    let (store, now) = (&dlq.store, dlq.clock.now());
+    let (store, now) = (&dlq.store, dlq.env.now());
     let over = store.counts(now).await?.dead_letters.saturating_sub(dlq.terms.max_size);
-    let wanted = usize::try_from(over).unwrap_or(usize::MAX).min(BITE_ENTRIES);
+    let wanted = usize::try_from(over).unwrap_or(usize::MAX).min(BATCH_ENTRIES);
     if wanted == 0 {
         return Ok(false);
     }
@@ -107,8 +106,8 @@ async fn bite(
         // What its line does not say is not given up: an entry that died again meanwhile waits for the next round.
         let replays = Some(job.progress.replays);
         let discard = Discard { id: job.id, replays, audit, follow_ups: Vec::new() };
-        if dlq.jobs.discard(discard).await? == Discarded::Done {
-            dlq.metrics.record_dead_letter_left(DeadLetterExit::Archived, moved_at);
+        if dlq.env.jobs.discard(discard).await? == Discarded::Done {
+            dlq.env.metrics.record_dead_letter_left(DeadLetterExit::Archived, moved_at);
             moved += 1;
         }
     }
@@ -157,7 +156,7 @@ fn last_change(trail: &[AuditEvent]) -> Option<&AuditEvent> {
 
 impl DeadLetters {
     /// Finds this job's dead letter in the archive, if it was archived and nothing happened to it since.
-    pub async fn archived(&self, id: &JobId) -> Result<Option<Archived>, EngineError> {
+    pub async fn archived(&self, id: &JobId) -> Result<Option<Archived>> {
         let trail = self.store.audit(id).await?;
         let Some(last) = last_change(&trail).filter(|last| last.kind == AuditKind::DeadLetterArchived) else {
             return Ok(None);
@@ -167,8 +166,8 @@ impl DeadLetters {
     }
 
     /// A dead letter as a line that an import takes; `None` when it left the queue meanwhile.
-    pub async fn exported(&self, entry: &DeadLetter) -> Result<Option<String>, EngineError> {
+    pub async fn exported(&self, entry: &DeadLetter) -> Result<Option<String>> {
         let transfer = self.store.snapshot(&entry.job_id).await?;
-        Ok(transfer.and_then(|transfer| line::write(&transfer, Some(self.clock.now()))))
+        Ok(transfer.and_then(|transfer| line::write(&transfer, Some(self.env.now()))))
     }
 }

@@ -13,7 +13,7 @@ use recado_store::{DeadLetterFilter, PageRequest, StoreError};
 use crate::admission::hold_reason::HoldCause;
 use crate::dlq::DeadLetters;
 use crate::dlq::operator::Replay;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::notify::notices::OURSELVES;
 use crate::route::Route;
 
@@ -44,11 +44,7 @@ const REPLAY_EVERY: Duration = Duration::from_millis(100);
 
 /// Replays entries after their cooldown until the engine stops.
 pub(crate) async fn run(dlq: Arc<DeadLetters>) {
-    loop {
-        tokio::select! {
-            () = dlq.lifecycle.stopping.cancelled() => return,
-            () = tokio::time::sleep(WALK_EVERY) => {}
-        }
+    while dlq.env.lifecycle.rest(WALK_EVERY).await {
         for (route, terms) in &dlq.terms.auto_replay {
             match walk(&dlq, route, terms).await {
                 Ok(0) => {}
@@ -56,7 +52,7 @@ pub(crate) async fn run(dlq: Arc<DeadLetters>) {
                     tracing::info!(%route, replayed, "Dead letters were replayed after their cooldown")
                 }
                 Err(EngineError::Store(StoreError::Broken(error))) => {
-                    return dlq.lifecycle.fail_store(&error);
+                    return dlq.env.lifecycle.fail_store(&error);
                 }
                 Err(error) => tracing::warn!(%route, %error, "cannot replay dead letters; trying again"),
             }
@@ -65,8 +61,8 @@ pub(crate) async fn run(dlq: Arc<DeadLetters>) {
 }
 
 /// Replays what is due of one route; how many.
-async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Result<u64, EngineError> {
-    let rested = dlq.clock.now().as_millis() - i64::try_from(terms.after.as_millis()).unwrap_or(i64::MAX);
+async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Result<u64> {
+    let rested = dlq.env.now().as_millis() - i64::try_from(terms.after.as_millis()).unwrap_or(i64::MAX);
     let filter = DeadLetterFilter {
         route: Some(route.clone()),
         until: Some(recado_core::Timestamp::from_millis(rested)),
@@ -80,12 +76,12 @@ async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Resul
             if entry.state != DeadLetterState::Dead || !terms.only.contains(&entry.cause) {
                 continue;
             }
-            let Some(view) = dlq.store.job(&entry.job_id, dlq.clock.now()).await? else { continue };
+            let Some(view) = dlq.store.job(&entry.job_id, dlq.env.now()).await? else { continue };
             let replays = view.job.progress.replays;
             if replays >= terms.max || is_pinned(dlq, &view.job) {
                 continue;
             }
-            if dlq.lifecycle.is_stopping() || is_held(dlq, route) {
+            if dlq.env.lifecycle.is_stopping() || is_held(dlq, route) {
                 return Ok(replayed);
             }
             let note = format!("automatic, {} of {}", replays + 1, terms.max);
@@ -104,10 +100,10 @@ async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Resul
 /// is for a person to decide.
 fn is_pinned(dlq: &DeadLetters, job: &Job) -> bool {
     let has_others = |route: &Arc<Route>| !route.others.is_empty();
-    dlq.routes.get(job.route.as_str()).is_some_and(has_others) && job.pin().is_some()
+    dlq.env.routes.get(job.route.as_str()).is_some_and(has_others) && job.pin().is_some()
 }
 
 fn is_held(dlq: &DeadLetters, route: &RouteName) -> bool {
-    let hold = dlq.routes.get(route.as_str()).and_then(|route| dlq.gate.route_hold(route));
+    let hold = dlq.env.routes.get(route.as_str()).and_then(|route| dlq.gate.route_hold(route));
     hold.is_some_and(|hold| matches!(hold.by, HoldCause::Breaker | HoldCause::Pause(..)))
 }

@@ -26,8 +26,8 @@ use recado_store::{DeadLetterFilter, GroupBy, KvWrite, Namespace, PageRequest, S
 use serde::{Deserialize, Serialize};
 
 use crate::dlq::DeadLetters;
-use crate::error::EngineError;
-use crate::shared::entry::{Edit, EntryKey, read_entry, update_entry, write_entry, write_of};
+use crate::error::{EngineError, Result};
+use crate::shared::entry::{Edit, EntryKey, read_entry, update_entry, version_of, write_entry, write_of};
 use crate::shared::leader::LeaderState;
 
 pub(crate) use run::run;
@@ -186,13 +186,8 @@ pub struct Bulk {
     pub words: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Box<str>>,
-    /// Counted at the start; more if some were just being buried.
-    pub total: u64,
-    pub done: u64,
-    /// On their way already, or gone: another was faster.
-    pub skipped: u64,
-    pub failed: u64,
-    pub failures: Vec<BulkFailure>,
+    #[serde(flatten)]
+    pub figures: BulkFigures,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
     pub started_at: Timestamp,
@@ -200,15 +195,8 @@ pub struct Bulk {
     pub ended_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<Box<str>>,
-    /// The place to go on: below this order number, or at this one of the named ids.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    place: Option<u64>,
-    /// Chosen, and not counted yet: done or not.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    in_hand: Vec<JobId>,
-    /// Every entry has been looked at.
-    #[serde(default)]
-    walked: bool,
+    #[serde(flatten)]
+    walk: BulkWalk,
     /// The node that works on it: its leader lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     holder: Option<Box<str>>,
@@ -216,7 +204,20 @@ pub struct Bulk {
     held_until: Timestamp,
 }
 
-impl Bulk {
+/// The number of entries that a bulk act is about, by what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BulkFigures {
+    /// Counted at the start; more if some were just being buried.
+    pub total: u64,
+    pub done: u64,
+    /// On their way already, or gone: another was faster.
+    pub skipped: u64,
+    pub failed: u64,
+    pub failures: Vec<BulkFailure>,
+}
+
+impl BulkFigures {
     /// Those of the total that nothing has become of.
     pub fn left(&self) -> u64 {
         self.total.saturating_sub(self.counted())
@@ -225,7 +226,23 @@ impl Bulk {
     fn counted(&self) -> u64 {
         self.done + self.skipped + self.failed
     }
+}
 
+/// The walk of a bulk act through the chosen entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct BulkWalk {
+    /// The place to go on: below this order number, or at this one of the named ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<u64>,
+    /// Chosen, and not counted yet: done or not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    in_hand: Vec<JobId>,
+    /// Every entry has been looked at.
+    walked: bool,
+}
+
+impl Bulk {
     /// The words on the trail of each entry: the reason, and this bulk act's id.
     fn words_of_record(&self) -> String {
         let id = &self.id;
@@ -252,11 +269,12 @@ impl Bulk {
     }
 
     fn ended_audit(&self, now: Timestamp) -> AuditEvent {
-        let (Bulk { act, total, done, skipped, failed, .. }, left) = (self, self.left());
+        let BulkFigures { total, done, skipped, failed, .. } = &self.figures;
+        let left = self.figures.left();
         let because = self.stopped_because.as_deref().map(|why| format!("; {why}")).unwrap_or_default();
         let words = format!(
             "Bulk {} of {} ended: {done} done, {skipped} skipped, {failed} failed, {left} left{because}",
-            act.as_str(),
+            self.act.as_str(),
             counted(*total, "dead letter", "dead letters")
         );
         self.audit(AuditKind::BulkEnded, words, now)
@@ -277,15 +295,15 @@ pub enum QueuePlace {
 /// The order number below which the bulk act in this entry goes on. Absent where it goes on by no number of its store.
 pub fn queue_number(entry: &Payload) -> Option<u64> {
     let bulk: Bulk = entry.parse().ok()?;
-    let walks = bulk.state == BulkState::Running && bulk.filter.job_ids.is_empty() && !bulk.walked;
-    bulk.place.filter(|_| walks)
+    let walks = bulk.state == BulkState::Running && bulk.filter.job_ids.is_empty() && !bulk.walk.walked;
+    bulk.walk.place.filter(|_| walks)
 }
 
 /// The same bulk act, going on from a place of another store.
 pub fn at_queue_place(entry: Payload, place: QueuePlace) -> Payload {
     let Ok(mut bulk) = entry.parse::<Bulk>() else { return entry };
-    bulk.walked = place == QueuePlace::End;
-    bulk.place = match place {
+    bulk.walk.walked = place == QueuePlace::End;
+    bulk.walk.place = match place {
         QueuePlace::Below(number) => Some(number),
         QueuePlace::Top | QueuePlace::End => None,
     };
@@ -309,21 +327,8 @@ pub struct TooMany;
 
 impl DeadLetters {
     /// Counts the chosen dead letters, and shows a few of them, newest first.
-    pub async fn choose(
-        &self,
-        chosen: &Chosen,
-        sample: usize,
-    ) -> Result<(u64, Vec<DeadLetter>), EngineError> {
-        self.choose_at(chosen, sample, self.clock.now()).await
-    }
-
-    async fn choose_at(
-        &self,
-        chosen: &Chosen,
-        sample: usize,
-        now: Timestamp,
-    ) -> Result<(u64, Vec<DeadLetter>), EngineError> {
-        let filter = chosen.filter(now);
+    pub async fn choose(&self, chosen: &Chosen, sample: usize) -> Result<(u64, Vec<DeadLetter>)> {
+        let filter = chosen.filter(self.env.now());
         if chosen.job_ids.is_empty() {
             let groups = self.store.dead_letter_groups(GroupBy::Route, filter.clone()).await?;
             let page = PageRequest { before: None, limit: sample };
@@ -341,14 +346,14 @@ impl DeadLetters {
     }
 
     /// Begins a bulk act. It is counted and written down before this answers, and done after.
-    pub async fn start_bulk(&self, order: BulkOrder) -> Result<Result<Bulk, TooMany>, EngineError> {
-        if self.lifecycle.is_stopping() {
+    pub async fn start_bulk(&self, order: BulkOrder) -> Result<Result<Bulk, TooMany>> {
+        if self.env.lifecycle.is_stopping() {
             return Err(EngineError::Stopping);
         }
-        let id: Box<str> = format!("rpl_{}", self.random.uuid_v7(self.clock.now()).to_simple()).into();
+        let id: Box<str> = format!("rpl_{}", self.env.random.uuid_v7(self.env.now()).to_simple()).into();
         let Some(all) = self.take_slot(&id).await? else { return Ok(Err(TooMany)) };
-        let now = self.clock.now();
-        let (total, _) = self.choose_at(&order.filter, 0, now).await?;
+        let (total, _) = self.choose(&order.filter, 0).await?;
+        let now = self.env.now();
         let canary =
             |wanted| Canary { wanted, job_ids: Vec::new(), state: CanaryState::Starting, waiting_for: None };
         let bulk = Bulk {
@@ -359,18 +364,12 @@ impl DeadLetters {
             rate_per_second: order.rate_per_second.unwrap_or(RATE_DEFAULT),
             words: order.words,
             actor: order.actor,
-            total,
-            done: 0,
-            skipped: 0,
-            failed: 0,
-            failures: Vec::new(),
+            figures: BulkFigures { total, ..BulkFigures::default() },
             canary: order.canary.map(canary),
             started_at: now,
             ended_at: None,
             stopped_because: None,
-            place: None,
-            in_hand: Vec::new(),
-            walked: false,
+            walk: BulkWalk::default(),
             holder: None,
             held_until: now,
         };
@@ -394,9 +393,9 @@ impl DeadLetters {
 
     /// Takes one of [`RUNNING_MAX`] slots for a bulk act that is about to be written, in one step over all nodes. Returns
     /// all bulk acts that there are, or `None` when every slot is taken.
-    async fn take_slot(&self, id: &str) -> Result<Option<Vec<Bulk>>, EngineError> {
+    async fn take_slot(&self, id: &str) -> Result<Option<Vec<Bulk>>> {
         for _ in 0..SLOT_TRIES {
-            let now = self.clock.now();
+            let now = self.env.now();
             // Slots first: a bulk act that is written after this has its slot in them.
             let entry = self.store.kv_get(NAMESPACE, SLOTS, now).await?;
             let all = self.bulks().await?;
@@ -407,9 +406,7 @@ impl DeadLetters {
                 return Ok(None);
             }
             taken.push(Slot { id: id.into(), at: now });
-            let place = EntryKey { namespace: NAMESPACE, key: SLOTS };
-            let version = entry.map_or(0, |entry| entry.version);
-            let write = write_of(place, Some(&taken), Some(version))?;
+            let write = write_of(entry_key(SLOTS), Some(&taken), Some(version_of(entry.as_ref())))?;
             let write = KvWrite { expires_at: Some(now.plus(SLOT_KEPT)), ..write };
             if write_entry(&*self.store, write, now).await?.is_some() {
                 return Ok(Some(all));
@@ -419,22 +416,22 @@ impl DeadLetters {
     }
 
     /// Returns every bulk act that is remembered, newest first.
-    pub async fn bulks(&self) -> Result<Vec<Bulk>, EngineError> {
-        let entries = self.store.kv_list(NAMESPACE, self.clock.now()).await?;
+    pub async fn bulks(&self) -> Result<Vec<Bulk>> {
+        let entries = self.store.kv_list(NAMESPACE, self.env.now()).await?;
         let mut all: Vec<Bulk> = entries.iter().filter_map(read_entry).collect();
         all.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
         Ok(all)
     }
 
-    pub async fn bulk(&self, id: &str) -> Result<Option<Bulk>, EngineError> {
-        Ok(self.store.kv_get(NAMESPACE, id, self.clock.now()).await?.as_ref().and_then(read_entry))
+    pub async fn bulk(&self, id: &str) -> Result<Option<Bulk>> {
+        Ok(self.store.kv_get(NAMESPACE, id, self.env.now()).await?.as_ref().and_then(read_entry))
     }
 
     /// Stops a bulk act; what it has done stays done. One that has ended is left as it is.
-    pub async fn stop_bulk(&self, id: &str, actor: Option<&str>) -> Result<Option<Bulk>, EngineError> {
-        let now = self.clock.now();
+    pub async fn stop_bulk(&self, id: &str, actor: Option<&str>) -> Result<Option<Bulk>> {
+        let now = self.env.now();
         let because = format!("stopped by {}", actor.unwrap_or("an operator"));
-        let updated = update_entry(&*self.store, place(id), now, |bulk: Option<Bulk>| match bulk {
+        let updated = update_entry(&*self.store, entry_key(id), now, |bulk: Option<Bulk>| match bulk {
             Some(mut bulk) if bulk.state == BulkState::Running => {
                 bulk.end(BulkState::Stopped, Some(because.clone()), now);
                 let (expires_at, audit) = (bulk.expires_at(), vec![bulk.ended_audit(now).by(actor)]);
@@ -450,12 +447,12 @@ impl DeadLetters {
     }
 }
 
-fn place(id: &str) -> EntryKey<'_> {
+fn entry_key(id: &str) -> EntryKey<'_> {
     EntryKey { namespace: NAMESPACE, key: id }
 }
 
 fn write(bulk: &Bulk, expect: Option<u64>) -> Result<KvWrite, StoreError> {
-    Ok(KvWrite { expires_at: bulk.expires_at(), ..write_of(place(&bulk.id), Some(bulk), expect)? })
+    Ok(KvWrite { expires_at: bulk.expires_at(), ..write_of(entry_key(&bulk.id), Some(bulk), expect)? })
 }
 
 impl LeaderState for Bulk {

@@ -1,7 +1,7 @@
 //! Acts of a person on one job: cancel, replay, discard. Each is on the audit trail with its actor.
 
 use recado_core::{
-    AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, Payload,
+    AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, NewJob, Payload,
 };
 use recado_observe::{DeadLetterExit, Ending, Fact};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
@@ -9,7 +9,7 @@ use recado_transport::DataFault;
 
 use crate::attempt::post_settle::PostSettle;
 use crate::dlq::DeadLetters;
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// The result of a replay request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ impl DeadLetters {
         id: &JobId,
         kind: AuditKind,
         actor: Option<&str>,
-    ) -> Result<Option<(Job, AuditEvent)>, EngineError> {
-        let now = self.clock.now();
+    ) -> Result<Option<(Job, AuditEvent)>> {
+        let now = self.env.now();
         let view = self.store.job(id, now).await?;
         Ok(view.map(|view| {
             let audit = AuditEvent::about(&view.job, kind, now).by(actor);
@@ -42,25 +42,24 @@ impl DeadLetters {
     }
 
     /// The events of an act.
-    fn post_settle(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> PostSettle {
+    fn post_settle(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> (PostSettle, Vec<NewJob>) {
         let data = EventData {
             actor: audit.actor.clone(),
             reason: audit.retry_reason.clone(),
             ..EventData::default()
         };
-        let event = Event::about(job, kind, audit.timestamp, data);
-        PostSettle::of_act(&self.notifier, &self.routes, job, event, audit.timestamp)
+        PostSettle::of_act(&self.env, &self.notifier, job, Event::about(job, kind, audit.timestamp, data))
     }
 
     /// Stops a job that is not being delivered.
-    pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled, EngineError> {
+    pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled> {
         let Some((job, audit)) = self.act(id, AuditKind::Cancelled, actor).await? else {
             return Ok(Cancelled::Unknown);
         };
-        let cancelled = self.jobs.cancel(id, audit).await?;
+        let cancelled = self.env.jobs.cancel(id, audit).await?;
         if cancelled == Cancelled::Done {
             tracing::info!(jobId = %id, actor, "Job cancelled");
-            self.metrics.record(&Fact::JobEnded {
+            self.env.metrics.record(&Fact::JobEnded {
                 route: job.route.as_str(),
                 company: job.company.as_str(),
                 ending: Ending::Cancelled,
@@ -80,7 +79,7 @@ impl DeadLetters {
         data: Option<Payload>,
         note: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Replay, EngineError> {
+    ) -> Result<Replay> {
         match self.store.dead_letter(id).await? {
             Some(entry) => self.replay_entry(&entry, data, note, actor).await,
             None => Ok(Replay::Unknown),
@@ -93,15 +92,12 @@ impl DeadLetters {
         id: &JobId,
         note: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Replay, EngineError> {
+    ) -> Result<Replay> {
         match self.store.dead_letter(id).await? {
-            Some(entry) => {
-                if let Some(damage) = entry.original_damage() {
-                    return Ok(Replay::Damaged(damage));
-                }
-                let data = Some(entry.original_data.clone());
-                self.replay_entry(&entry, data, note, actor).await
-            }
+            Some(entry) => match entry.original_damage() {
+                Some(damage) => Ok(Replay::Damaged(damage)),
+                None => self.replay_entry(&entry, Some(entry.original_data.clone()), note, actor).await,
+            },
             None => Ok(Replay::Unknown),
         }
     }
@@ -113,16 +109,16 @@ impl DeadLetters {
         data: Option<Payload>,
         note: Option<&str>,
         actor: Option<&str>,
-    ) -> Result<Replay, EngineError> {
+    ) -> Result<Replay> {
         let id = &entry.job_id;
         match (entry.damage(), &data) {
             (None | Some(Damage::OriginalData), _) | (Some(Damage::Data), Some(_)) => {}
             (Some(damage), _) => return Ok(Replay::Damaged(damage)),
         }
-        if let Some(why) = self.routes.why_undeliverable(entry.route.as_str()) {
+        if let Some(why) = self.env.routes.why_undeliverable(entry.route.as_str()) {
             return Ok(Replay::Undeliverable(why));
         }
-        let route = self.routes.get(entry.route.as_str());
+        let route = self.env.routes.get(entry.route.as_str());
         if let (Some(data), Some(route)) = (&data, route)
             && let Err(faults) = route.check(data)
         {
@@ -140,8 +136,8 @@ impl DeadLetters {
             Some(note) => format!("Replayed{with}: {note}"),
             None => format!("Replayed{with}"),
         });
-        let now = self.clock.now();
-        let mut post_settle = self.post_settle(&job, EventKind::JobReplayed, &audit);
+        let now = self.env.now();
+        let (post_settle, follow_ups) = self.post_settle(&job, EventKind::JobReplayed, &audit);
         let redrive = Redrive {
             id: id.clone(),
             data,
@@ -149,12 +145,12 @@ impl DeadLetters {
             // A person asked for it, so it may wait for a broken provider as long as it could wait for a person.
             expires_at: now.plus(self.notifier.job_ttl.max(entry.ttl)),
             audit,
-            follow_ups: std::mem::take(&mut post_settle.follow_ups),
+            follow_ups,
         };
-        Ok(match self.jobs.redrive(redrive).await? {
+        Ok(match self.env.jobs.redrive(redrive).await? {
             Redriven::Done => {
                 tracing::info!(jobId = %id, actor, "Dead letter replayed");
-                post_settle.tell(&self.notifier);
+                post_settle.publish(&self.notifier);
                 Replay::Started
             }
             Redriven::AlreadyReplaying => Replay::AlreadyReplaying,
@@ -163,12 +159,7 @@ impl DeadLetters {
     }
 
     /// Gives a dead letter up for good.
-    pub async fn discard(
-        &self,
-        id: &JobId,
-        reason: &str,
-        actor: Option<&str>,
-    ) -> Result<Discarded, EngineError> {
+    pub async fn discard(&self, id: &JobId, reason: &str, actor: Option<&str>) -> Result<Discarded> {
         match self.store.dead_letter(id).await? {
             Some(entry) => self.discard_entry(&entry, reason, actor).await,
             None => Ok(Discarded::Unknown),
@@ -182,7 +173,7 @@ impl DeadLetters {
         entry: &DeadLetter,
         reason: &str,
         actor: Option<&str>,
-    ) -> Result<Discarded, EngineError> {
+    ) -> Result<Discarded> {
         let id = &entry.job_id;
         let Some((job, audit)) = self.act(id, AuditKind::Discarded, actor).await? else {
             return Ok(Discarded::Unknown);
@@ -194,14 +185,13 @@ impl DeadLetters {
             None => return Ok(Discarded::Unknown),
         }
         let audit = audit.reason(reason.to_owned());
-        let mut post_settle = self.post_settle(&job, EventKind::JobDiscarded, &audit);
-        let follow_ups = std::mem::take(&mut post_settle.follow_ups);
+        let (post_settle, follow_ups) = self.post_settle(&job, EventKind::JobDiscarded, &audit);
         let replays = Some(job.progress.replays);
-        let discarded = self.jobs.discard(Discard { id: id.clone(), replays, audit, follow_ups }).await?;
+        let discarded = self.env.jobs.discard(Discard { id: id.clone(), replays, audit, follow_ups }).await?;
         if discarded == Discarded::Done {
             tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");
-            self.metrics.record_dead_letter_left(DeadLetterExit::Discarded, entry.moved_at);
-            post_settle.tell(&self.notifier);
+            self.env.metrics.record_dead_letter_left(DeadLetterExit::Discarded, entry.moved_at);
+            post_settle.publish(&self.notifier);
         }
         Ok(discarded)
     }

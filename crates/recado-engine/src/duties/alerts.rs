@@ -20,13 +20,11 @@ use recado_observe::{AlertConfig, Alerts, AlertsState, Firing, Rule, Severity};
 use recado_store::{KeyValue, Namespace, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Clock;
 use crate::duties::gauges::GaugeReader;
-use crate::lifecycle::Lifecycle;
-use crate::metrics::Metrics;
+use crate::environment::Environment;
 use crate::notify::Notifier;
-use crate::shared::entry::read_entry;
-use crate::shared::leader::{FoundLease, LeaderLease, LeaderState, LeaderTerms, LeaseWatch};
+use crate::shared::entry::{read_entry, version_of};
+use crate::shared::leader::{LeaderLease, LeaderState, LeaderTerms, LeaseWatch};
 
 pub(crate) const NAMESPACE: Namespace = Namespace::new("alerts");
 const KEY: &str = "rung";
@@ -57,10 +55,8 @@ pub struct AlertRunner {
     lease: LeaderTerms,
     alerts: Mutex<Alerts>,
     gauges: Arc<GaugeReader>,
-    metrics: Arc<Metrics>,
     notifier: Arc<Notifier>,
-    clock: Arc<dyn Clock>,
-    lifecycle: Arc<Lifecycle>,
+    env: Arc<Environment>,
 }
 
 /// The state of the alerts, and the node that runs them.
@@ -83,40 +79,26 @@ impl LeaderState for AlertLease {
     }
 }
 
-/// Whose turn it is to run the alerts.
-enum Turn {
-    Ours,
-    /// This node runs the alerts from its next round on: until then the node before it may still be at it.
-    OursNextRound,
-    Theirs,
-}
-
 impl AlertRunner {
     pub(crate) fn new(
         terms: AlertTerms,
         kv: Arc<dyn KeyValue>,
-        node: Box<str>,
         gauges: Arc<GaugeReader>,
         notifier: Arc<Notifier>,
-        lifecycle: Arc<Lifecycle>,
     ) -> Self {
-        let (metrics, clock) = (gauges.metrics.clone(), gauges.clock.clone());
+        let (env, node) = (gauges.env.clone(), gauges.env.node.clone());
         let alerts = Mutex::new(Alerts::new(terms.config.clone()));
         let lease = LeaderTerms { kv, node, namespace: NAMESPACE, length: terms.every * MISSED_MAX };
-        AlertRunner { terms, lease, alerts, gauges, metrics, notifier, clock, lifecycle }
+        AlertRunner { terms, lease, alerts, gauges, notifier, env }
     }
 
     /// Measures until the engine stops.
     pub(crate) async fn run(self: Arc<Self>) {
         let (mut held, mut watch) = (None, LeaseWatch::default());
-        loop {
-            tokio::select! {
-                () = self.lifecycle.stopping.cancelled() => return,
-                () = tokio::time::sleep(self.terms.every) => {}
-            }
+        while self.env.lifecycle.rest(self.terms.every).await {
             match self.round(&mut held, &mut watch).await {
                 Ok(()) => {}
-                Err(StoreError::Broken(error)) => return self.lifecycle.fail_store(&error),
+                Err(StoreError::Broken(error)) => return self.env.lifecycle.fail_store(&error),
                 Err(error) => tracing::warn!(%error, "cannot look after the alerts; trying again"),
             }
         }
@@ -129,13 +111,13 @@ impl AlertRunner {
         watch: &mut LeaseWatch,
     ) -> Result<(), StoreError> {
         let shared = self.lease.kv.is_shared();
-        if (shared || held.is_none()) && !matches!(self.take(held, watch).await?, Turn::Ours) {
+        if (shared || held.is_none()) && !self.take(held, watch).await? {
             return Ok(());
         }
         let Some(lease) = held else { return Ok(()) };
         let gauges = self.gauges.read(self.terms.every / 2).await;
-        let now = self.clock.now();
-        let changes = self.metrics.step_alerts(&mut self.alerts.lock(), &gauges, now);
+        let now = self.env.now();
+        let changes = self.alerts.lock().evaluate(&self.env.metrics.ledger, &gauges, now);
         for change in &changes {
             self.tell(change, now).await;
         }
@@ -156,31 +138,30 @@ impl AlertRunner {
         Ok(())
     }
 
-    /// Finds out whose turn it is. What another node wrote is taken in.
+    /// Returns true when it is this node's turn. What another node wrote is taken in.
     async fn take(
         &self,
         held: &mut Option<LeaderLease<AlertLease>>,
         watch: &mut LeaseWatch,
-    ) -> Result<Turn, StoreError> {
-        let now = self.clock.now();
+    ) -> Result<bool, StoreError> {
+        let now = self.env.now();
         let entry = self.lease.kv.kv_get(NAMESPACE, KEY, now).await?;
         let new = || AlertLease { node: Box::default(), until: now, state: AlertsState::default() };
-        let state = entry.as_ref().and_then(read_entry).unwrap_or_else(new);
-        let found = FoundLease::new(KEY, entry.as_ref(), state);
-        if held.as_ref().is_some_and(|held| held.version() == found.version()) {
-            return Ok(Turn::Ours);
+        let state: AlertLease = entry.as_ref().and_then(read_entry).unwrap_or_else(new);
+        let version = version_of(entry.as_ref());
+        if held.as_ref().is_some_and(|held| held.version() == version) {
+            return Ok(true);
         }
-        *self.alerts.lock() = Alerts::restore(self.terms.config.clone(), found.state.state.clone());
+        *self.alerts.lock() = Alerts::restore(self.terms.config.clone(), state.state.clone());
         *held = None;
-        let Ok(mut lease) = found.take(&self.lease, watch) else { return Ok(Turn::Theirs) };
+        let Some(mut lease) = self.lease.take(KEY, version, state, watch) else { return Ok(false) };
         // Where no other node competes, nothing is written before there is something to save.
-        let turn = match self.lease.kv.is_shared() {
-            false => Turn::Ours,
-            true if lease.save(now).await? => Turn::OursNextRound,
-            true => return Ok(Turn::Theirs),
-        };
-        *held = Some(lease);
-        Ok(turn)
+        let shared = self.lease.kv.is_shared();
+        if !shared || lease.save(now).await? {
+            *held = Some(lease);
+        }
+        // Where one does, it may still be at it: this node's turn begins with its next round.
+        Ok(!shared)
     }
 
     /// Tells the log, the stream and the channels for alerts, and a company's endpoints of what is about the company.
@@ -188,7 +169,7 @@ impl AlertRunner {
         let event = event(change);
         log(change);
         self.notifier.notify_alert(&event, now).await;
-        self.notifier.events.tell(event);
+        self.notifier.events.publish(event);
     }
 
     /// Returns firing alerts, by name and subject.
@@ -231,43 +212,27 @@ fn event(change: &AlertChange) -> Event {
 fn log(change: &AlertChange) {
     let Firing { alert, subject, severity, value, threshold, text, runbook, .. } = &change.alert;
     let subject = subject.name();
+    macro_rules! fired {
+        ($level:ident) => {
+            tracing::$level!(
+                event = "AlertFired",
+                alert = &**alert,
+                subject,
+                severity = severity.as_str(),
+                value,
+                threshold,
+                runbook = &**runbook,
+                "{}",
+                text.en
+            )
+        };
+    }
     match (change.change, severity) {
-        (Change::Fired, Severity::Critical) => {
-            tracing::error!(
-                event = "AlertFired",
-                alert = &**alert,
-                subject,
-                severity = severity.as_str(),
-                value,
-                threshold,
-                runbook = &**runbook,
-                "{}",
-                text.en
-            );
-        }
-        (Change::Fired, Severity::Warning) => {
-            tracing::warn!(
-                event = "AlertFired",
-                alert = &**alert,
-                subject,
-                severity = severity.as_str(),
-                value,
-                threshold,
-                runbook = &**runbook,
-                "{}",
-                text.en
-            );
-        }
+        (Change::Fired, Severity::Critical) => fired!(error),
+        (Change::Fired, Severity::Warning) => fired!(warn),
         (Change::Resolved, _) => {
-            tracing::info!(
-                event = "AlertResolved",
-                alert = &**alert,
-                subject,
-                value,
-                threshold,
-                "{}",
-                text.en
-            );
+            let event = "AlertResolved";
+            tracing::info!(event, alert = &**alert, subject, value, threshold, "{}", text.en);
         }
     }
 }

@@ -10,15 +10,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use recado_core::{CompanyId, RouteName, Status, Timestamp};
 use recado_observe::gauges::{DeadLetters, Depth, Gauges, StoreUse, Tenant};
-use recado_store::{DeadLetterFilter, GroupBy, Inspect, LeftOut, StoreError, TenantFilter, TenantView};
+use recado_store::{DeadLetterFilter, GroupBy, LeftOut, StoreError, TenantFilter, TenantView};
 use tokio::time::Instant;
 
-use crate::admission::gate::Gate;
 use crate::admission::hold_reason::{HoldCause, LimitKind};
 use crate::attempt::Attempts;
 use crate::audit::AuditTrail;
-use crate::clock::Clock;
-use crate::metrics::Metrics;
+use crate::environment::Environment;
 
 /// Of the time, looking takes one part in this many.
 const REST_TIMES: u32 = 20;
@@ -29,12 +27,9 @@ const SCRAPED_MAX_AGE: Duration = Duration::from_secs(5);
 /// Reads gauges. The last reading is kept.
 #[derive(Debug)]
 pub struct GaugeReader {
-    pub(crate) inspect: Arc<dyn Inspect>,
+    pub(crate) env: Arc<Environment>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) audit: Arc<AuditTrail>,
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) last: LastReading,
 }
 
@@ -62,7 +57,7 @@ impl GaugeReader {
     /// Returns everything in Prometheus's text format. What the store cannot tell right now is left out.
     pub async fn prometheus(&self) -> String {
         let gauges = self.read(SCRAPED_MAX_AGE).await;
-        self.metrics.prometheus(&gauges)
+        self.env.metrics.ledger.metrics(&gauges, self.env.now())
     }
 
     /// Returns gauges that are no older than this.
@@ -84,28 +79,29 @@ impl GaugeReader {
     }
 
     async fn look(&self) -> Gauges {
-        let now = self.clock.now();
-        let tenants = known(self.inspect.tenants(TenantFilter::default(), now).await).unwrap_or_default();
+        let now = self.env.now();
+        let tenants =
+            known(self.attempts.inspect.tenants(TenantFilter::default(), now).await).unwrap_or_default();
         Gauges {
             version: env!("CARGO_PKG_VERSION"),
-            started_at: Some(self.metrics.started_at()),
+            started_at: Some(self.env.metrics.started_at()),
             resident_bytes: resident_bytes(),
             shortages: self.attempts.shortages.count(),
             queue: self.depths(&tenants),
             oldest_due: self.oldest_due(now).await,
             dead_letters: known(self.dead_letters_now(now).await),
             breakers: Some(self.breakers(now)),
-            store: known(self.inspect.report().await)
+            store: known(self.attempts.inspect.report().await)
                 .map(|report| StoreUse { bytes: report.used_bytes, max_bytes: report.max_bytes }),
             tenants: tenants.into_iter().map(tenant).collect(),
             trail_late: self.audit.lateness(now).await,
-            spans: self.attempts.traces.spans(),
+            spans: self.env.traces.spans(),
         }
     }
 
     fn depths(&self, tenants: &[TenantView]) -> Vec<Depth> {
         let parked = |route: &str| {
-            let hold = self.gate.routes.get(route).and_then(|route| self.gate.route_hold(route));
+            let hold = self.env.routes.get(route).and_then(|route| self.attempts.gate.route_hold(route));
             hold.is_some_and(|hold| hold.by == HoldCause::Breaker)
         };
         let mut depths = Vec::new();
@@ -127,20 +123,20 @@ impl GaugeReader {
     /// that a person opened, and no hold that a provider asked for. Zero where only such jobs wait.
     async fn oldest_due(&self, now: Timestamp) -> Option<Vec<(Box<str>, Duration)>> {
         let mut left_out: LeftOut =
-            self.gate.tenants.paused().into_keys().map(|company| (None, company)).collect();
-        for route in self.gate.routes.iter() {
+            self.attempts.gate.tenants.paused().into_keys().map(|company| (None, company)).collect();
+        for route in self.env.routes.iter() {
             // Where another provider is open to it, a company is not held.
             if let [provider] = route.providers().collect::<Vec<_>>()[..]
-                && let Some(provider) = self.gate.providers.get(provider)
+                && let Some(provider) = self.attempts.gate.providers.get(provider)
             {
                 let held = provider.held_companies(now).into_iter();
                 left_out.extend(held.map(|(company, ..)| (Some(route.name.clone()), company)));
             }
         }
-        let oldest = known(self.inspect.oldest_due(&left_out, now).await)?;
+        let oldest = known(self.attempts.inspect.oldest_due(&left_out, now).await)?;
         let on_purpose = |route: &RouteName| {
-            let Some(route) = self.gate.routes.get(route.as_str()) else { return false };
-            match self.gate.route_hold(route).map(|hold| hold.by) {
+            let Some(route) = self.env.routes.get(route.as_str()) else { return false };
+            match self.attempts.gate.route_hold(route).map(|hold| hold.by) {
                 Some(HoldCause::Pause(..) | HoldCause::Limit(LimitKind::Quiet)) => true,
                 Some(HoldCause::Breaker) => route.providers().all(|name| self.is_opened_by_hand(name)),
                 _ => false,
@@ -154,19 +150,20 @@ impl GaugeReader {
     }
 
     fn is_opened_by_hand(&self, provider: &str) -> bool {
-        let provider = self.gate.providers.get(provider);
+        let provider = self.attempts.gate.providers.get(provider);
         provider.is_some_and(|provider| provider.control.read(|control| control.breaker.held_open))
     }
 
     async fn dead_letters_now(&self, now: Timestamp) -> Result<DeadLetters, StoreError> {
-        let size = self.inspect.counts(now).await?.dead_letters;
+        let size = self.attempts.inspect.counts(now).await?.dead_letters;
         if size == 0 {
             return Ok(DeadLetters::default());
         }
-        let groups = async |by| self.inspect.dead_letter_groups(by, DeadLetterFilter::default()).await;
+        let groups =
+            async |by| self.attempts.inspect.dead_letter_groups(by, DeadLetterFilter::default()).await;
         let by_error_code = groups(GroupBy::LastFailureCode).await?.into_iter();
         let by_company = groups(GroupBy::Company).await?.into_iter();
-        let oldest = self.inspect.oldest_dead_letters(1).await?;
+        let oldest = self.attempts.inspect.oldest_dead_letters(1).await?;
         Ok(DeadLetters {
             size,
             by_error_code: by_error_code
@@ -180,7 +177,8 @@ impl GaugeReader {
     }
 
     fn breakers(&self, now: Timestamp) -> Vec<(Box<str>, recado_core::breaker::BreakerState)> {
-        let guarded = self.gate.providers.values().filter(|provider| provider.terms.breaker.is_some());
+        let guarded =
+            self.attempts.gate.providers.values().filter(|provider| provider.terms.breaker.is_some());
         guarded.map(|provider| (provider.name.clone(), provider.view(now).breaker.state)).collect()
     }
 }

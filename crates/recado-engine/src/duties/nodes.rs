@@ -13,9 +13,8 @@ use recado_store::{KeyValue, KvWrite, Namespace};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::leases::HeldLeases;
-use crate::clock::Clock;
-use crate::error::EngineError;
-use crate::lifecycle::Lifecycle;
+use crate::environment::Environment;
+use crate::error::Result;
 use crate::shared::entry::{EntryKey, read_entry, write_of};
 
 pub const NAMESPACE: Namespace = Namespace::new("nodes");
@@ -43,15 +42,16 @@ pub struct NodeInfo {
 /// The entry that a node writes at every beat.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Beat {
-    host: Box<str>,
-    listen: Option<Box<str>>,
-    version: Box<str>,
-    started_at: Timestamp,
-    seen_at: Timestamp,
-    stopping: bool,
-    running: u64,
-    ended_last_minute: u64,
+pub struct Beat {
+    pub host: Box<str>,
+    pub listen: Option<Box<str>>,
+    pub version: Box<str>,
+    pub started_at: Timestamp,
+    pub seen_at: Timestamp,
+    pub stopping: bool,
+    /// Deliveries under way.
+    pub running: u64,
+    pub ended_last_minute: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,15 +66,9 @@ pub enum Health {
 #[derive(Debug, Clone)]
 pub struct Node {
     pub id: Box<str>,
-    pub host: Box<str>,
-    pub listen: Option<Box<str>>,
-    pub version: Box<str>,
-    pub started_at: Timestamp,
-    pub last_seen_at: Timestamp,
+    /// The last that was heard of it.
+    pub beat: Beat,
     pub health: Health,
-    /// Deliveries under way.
-    pub running: u64,
-    pub ended_last_minute: u64,
     /// Of all that ended in the last minute, how much this node did.
     pub share_percent: f64,
 }
@@ -82,13 +76,10 @@ pub struct Node {
 /// This process among the nodes that share the store.
 #[derive(Debug)]
 pub struct Nodes {
-    pub(crate) node: Box<str>,
+    pub(crate) env: Arc<Environment>,
     pub(crate) info: NodeInfo,
-    pub(crate) started_at: Timestamp,
     pub(crate) kv: Arc<dyn KeyValue>,
     pub(crate) leases: Arc<HeldLeases>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) lifecycle: Arc<Lifecycle>,
     /// Deliveries ended, at each of the last beats.
     pub(crate) ended_at_beats: Mutex<VecDeque<u64>>,
 }
@@ -97,10 +88,10 @@ impl Nodes {
     fn beat(&self, now: Timestamp) -> Beat {
         let ended_a_minute_ago = self.ended_at_beats.lock().front().copied().unwrap_or_default();
         Beat {
-            stopping: self.lifecycle.is_stopping(),
+            stopping: self.env.lifecycle.is_stopping(),
             running: self.leases.running_count(),
             ended_last_minute: self.leases.ended_count() - ended_a_minute_ago,
-            ..Beat::first(&self.info, self.started_at, now)
+            ..Beat::first(&self.info, self.env.metrics.started_at(), now)
         }
     }
 
@@ -116,31 +107,31 @@ impl Nodes {
     pub(crate) async fn run(self: Arc<Self>) {
         let shared = self.kv.is_shared();
         loop {
-            let stopping = self.lifecycle.is_stopping();
-            let now = self.clock.now();
+            let stopping = self.env.lifecycle.is_stopping();
+            let now = self.env.now();
             if shared {
-                write(&*self.kv, &self.node, Some(&self.beat(now)), now).await;
+                write(&*self.kv, &self.env.node, Some(&self.beat(now)), now).await;
             }
             tokio::select! {
-                () = self.lifecycle.stopped.cancelled() => break,
+                () = self.env.lifecycle.stopped.cancelled() => break,
                 // At once, so that it gets no work any more.
-                () = self.lifecycle.stopping.cancelled(), if !stopping => continue,
+                () = self.env.lifecycle.stopping.cancelled(), if !stopping => continue,
                 () = tokio::time::sleep(BEAT_EVERY) => {}
             }
             self.count_ended();
         }
         if shared {
-            write(&*self.kv, &self.node, None, self.clock.now()).await;
+            write(&*self.kv, &self.env.node, None, self.env.now()).await;
         }
     }
 
     /// Returns every node that has been heard of lately, by id; this one as it is right now.
-    pub async fn list(&self) -> Result<Vec<Node>, EngineError> {
-        let now = self.clock.now();
-        let mut beats = vec![(self.node.clone(), self.beat(now))];
+    pub async fn list(&self) -> Result<Vec<Node>> {
+        let now = self.env.now();
+        let mut beats = vec![(self.env.node.clone(), self.beat(now))];
         for entry in self.kv.kv_list(NAMESPACE, now).await? {
             // One that a newer version wrote in a way that this one cannot read is left out.
-            if let (true, Some(beat)) = (entry.key != self.node, read_entry(&entry)) {
+            if let (true, Some(beat)) = (entry.key != self.env.node, read_entry(&entry)) {
                 beats.push((entry.key, beat));
             }
         }
@@ -181,9 +172,9 @@ pub async fn deregister(kv: &dyn KeyValue, node: &str, now: Timestamp) {
 }
 
 async fn write(kv: &dyn KeyValue, node: &str, beat: Option<&Beat>, now: Timestamp) {
-    let place = EntryKey { namespace: NAMESPACE, key: node };
+    let key = EntryKey { namespace: NAMESPACE, key: node };
     let expires_at = beat.is_some().then(|| now.plus(FORGOTTEN_AFTER));
-    let written = match write_of(place, beat, None) {
+    let written = match write_of(key, beat, None) {
         Ok(write) => kv.kv_write(vec![KvWrite { expires_at, ..write }], now).await.map(drop),
         Err(error) => Err(error),
     };
@@ -200,16 +191,6 @@ fn show(id: Box<str>, beat: Beat, ended: u64, now: Timestamp) -> Node {
     } else {
         Health::Ok
     };
-    Node {
-        id,
-        host: beat.host,
-        listen: beat.listen,
-        version: beat.version,
-        started_at: beat.started_at,
-        last_seen_at: beat.seen_at,
-        health,
-        running: beat.running,
-        ended_last_minute: beat.ended_last_minute,
-        share_percent: if ended == 0 { 0.0 } else { beat.ended_last_minute as f64 * 100.0 / ended as f64 },
-    }
+    let share_percent = if ended == 0 { 0.0 } else { beat.ended_last_minute as f64 * 100.0 / ended as f64 };
+    Node { id, beat, health, share_percent }
 }

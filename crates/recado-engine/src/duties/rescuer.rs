@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use crate::admission::hold_reason::HoldReason;
 use crate::attempt::Attempts;
 use crate::attempt::leases::{ClaimHere, HeldClaim, HeldLease};
-use crate::clock::until;
 
 /// Taken over at a time.
 const SWEEP_JOBS_MAX: usize = 500;
@@ -32,11 +31,8 @@ const RESPITE: Duration = Duration::from_secs(5);
 /// Takes over jobs whose time ran out, until the engine stops.
 pub(crate) async fn run_overdue(attempts: Arc<Attempts>) {
     loop {
-        let now = attempts.clock.now();
-        let swept = sweep(&attempts, Pick::Overdue, now).await;
-        let Some(Swept { next_at, all }) = checked(&attempts, swept) else { return };
-        let wait = next_at.map_or(SWEEP_AT_LEAST_EVERY, |at| until(at, now).min(SWEEP_AT_LEAST_EVERY));
-        if rested(&attempts, if all { wait } else { Duration::ZERO }).await.is_none() {
+        let swept = sweep(&attempts, Pick::Overdue, attempts.env.now()).await;
+        if !rest_after(&attempts, swept, SWEEP_AT_LEAST_EVERY).await {
             return;
         }
     }
@@ -44,26 +40,38 @@ pub(crate) async fn run_overdue(attempts: Arc<Attempts>) {
 
 /// Takes over leases that ran out, until the engine stops.
 pub(crate) async fn run_orphaned(attempts: Arc<Attempts>) {
-    let mut lookout = TakeoverGate::new(attempts.clock.steady_now());
+    let mut lookout = TakeoverGate::new(attempts.env.clock.steady_now());
     let wait = SWEEP_AT_LEAST_EVERY.min(attempts.leases.length / 4);
     loop {
         let swept = sweep_orphaned(&attempts, &mut lookout).await;
-        let Some(Swept { all, .. }) = checked(&attempts, swept) else { return };
-        if rested(&attempts, if all { wait } else { Duration::ZERO }).await.is_none() {
+        if !rest_after(&attempts, swept, wait).await {
             return;
         }
     }
 }
 
-/// `None` when the engine stops.
-async fn rested(attempts: &Attempts, wait: Duration) -> Option<()> {
-    attempts.lifecycle.stopping.run_until_cancelled(tokio::time::sleep(wait)).await
+/// Rests before the next sweep; returns false when the engine stops or the store has failed for good.
+async fn rest_after(attempts: &Attempts, swept: Result<Swept, StoreError>, longest: Duration) -> bool {
+    let wait = match swept {
+        Ok(Swept { all: false, .. }) => Duration::ZERO,
+        Ok(Swept { next_at, .. }) => next_at.map_or(longest, |at| at.since(attempts.env.now()).min(longest)),
+        Err(StoreError::Broken(error)) => {
+            attempts.env.lifecycle.fail_store(&error);
+            return false;
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot look for abandoned jobs; trying again");
+            longest
+        }
+    };
+    attempts.env.lifecycle.rest(wait).await
 }
 
 async fn sweep_orphaned(attempts: &Arc<Attempts>, lookout: &mut TakeoverGate) -> Result<Swept, StoreError> {
     let time = attempts.leases.takeover_time().await?;
     let ended_by = lookout.look(time, RESPITE.min(attempts.leases.length));
-    sweep(attempts, Pick::Orphaned, ended_by).await
+    // The end of the next lease is no time to look: its holder extends it before.
+    Ok(Swept { next_at: None, ..sweep(attempts, Pick::Orphaned, ended_by).await? })
 }
 
 /// Remembers since when the sweeper has looked at the leases without a break.
@@ -106,21 +114,6 @@ struct Swept {
     all: bool,
 }
 
-/// `None` when the store has failed for good.
-fn checked(attempts: &Attempts, swept: Result<Swept, StoreError>) -> Option<Swept> {
-    match swept {
-        Ok(swept) => Some(swept),
-        Err(StoreError::Broken(error)) => {
-            attempts.lifecycle.fail_store(&error);
-            None
-        }
-        Err(error) => {
-            tracing::warn!(%error, "cannot look for abandoned jobs; trying again");
-            Some(Swept { next_at: None, all: true })
-        }
-    }
-}
-
 /// Takes over what is picked at `now`, up to [`SWEEP_JOBS_MAX`].
 async fn sweep(attempts: &Arc<Attempts>, pick: Pick, now: Timestamp) -> Result<Swept, StoreError> {
     let claim = ClaimHere { pick, max: SWEEP_JOBS_MAX, now, provider: None, turns: Turns::default() };
@@ -131,12 +124,12 @@ async fn sweep(attempts: &Arc<Attempts>, pick: Pick, now: Timestamp) -> Result<S
 }
 
 async fn take_over(attempts: &Attempts, lease: HeldLease) {
-    let (now, gate) = (attempts.clock.now(), &attempts.gate);
-    let terms = attempts.routes.terms_of(&lease.job.route);
+    let (now, gate) = (attempts.env.now(), &attempts.gate);
+    let terms = attempts.env.routes.terms_of(&lease.job.route);
     let decided = match &lease.lost {
         Some(lost) => {
             tracing::warn!(jobId = %lease.job.id, companyId = %lease.job.company, attempt = lost.attempt, worker = %lost.worker, "A lease ran out; its job is taken over");
-            decide::decide_after_crash(&lease.job, lost, terms, now, attempts.random.next_draw())
+            decide::decide_after_crash(&lease.job, lost, terms, now, attempts.env.random.next_draw())
         }
         None => {
             let held = gate

@@ -47,14 +47,11 @@ impl DeadLetterRate {
 
     pub(crate) async fn run(self: Arc<Self>, lifecycle: Arc<Lifecycle>) {
         loop {
-            let stopping = tokio::select! {
-                () = lifecycle.stopping.cancelled() => true,
-                () = tokio::time::sleep(WRITE_EVERY) => false,
-            };
+            let goes_on = lifecycle.rest(WRITE_EVERY).await;
             if let Err(error) = self.write_counts().await {
                 tracing::warn!(%error, "cannot write down how many dead letters came in; trying again");
             }
-            if stopping {
+            if !goes_on {
                 return;
             }
         }

@@ -10,6 +10,7 @@ use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind,
 use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Clock;
 use crate::notify::notices::OURSELVES;
 use crate::shared::cache::{BelongsToCompany, NamespaceCache};
 use crate::shared::entry::{Edit, EntryKey, update_entry, write_entry, write_of};
@@ -43,12 +44,8 @@ impl BelongsToCompany for Account {
 #[derive(Debug)]
 pub struct Accounts {
     marked: NamespaceCache<Account>,
-}
-
-impl Default for Accounts {
-    fn default() -> Self {
-        Accounts { marked: NamespaceCache::new(NAMESPACE) }
-    }
+    kv: Arc<dyn KeyValue>,
+    clock: Arc<dyn Clock>,
 }
 
 fn key(provider: &str, company: &str) -> Box<str> {
@@ -56,8 +53,12 @@ fn key(provider: &str, company: &str) -> Box<str> {
 }
 
 impl Accounts {
-    pub(crate) async fn reload(&self, kv: &dyn KeyValue, now: Timestamp) -> Result<(), StoreError> {
-        self.marked.reload(kv, now).await
+    pub(crate) fn new(kv: Arc<dyn KeyValue>, clock: Arc<dyn Clock>) -> Self {
+        Accounts { marked: NamespaceCache::new(NAMESPACE), kv, clock }
+    }
+
+    pub(crate) async fn reload(&self) -> Result<(), StoreError> {
+        self.marked.reload(&*self.kv, self.clock.now()).await
     }
 
     pub fn list(&self, company: Option<&str>) -> Vec<Arc<Account>> {
@@ -68,16 +69,16 @@ impl Accounts {
         !self.marked.is_empty() && self.marked.get(&key(provider, company)).is_some()
     }
 
-    /// The mark that a failure calls for, unless the account has it, and the event that tells of it. `words` are the
-    /// failure's, without what of them is the job's.
-    pub(crate) fn foresee(
+    /// Returns the mark that a failure calls for, unless the account has it, and the event that tells of it. `words` are
+    /// the failure's, without what of them is the job's.
+    pub(crate) fn planned_mark(
         &self,
         provider: &str,
         job: &Job,
         failure: &Failure,
         words: &str,
-        now: Timestamp,
     ) -> Option<(Account, Event)> {
+        let now = self.clock.now();
         if self.is_marked(provider, job.company.as_str()) {
             return None;
         }
@@ -103,50 +104,32 @@ impl Accounts {
         Some((account, Event::about(job, EventKind::TokenExpired, now, data)))
     }
 
-    pub(crate) async fn mark(
-        &self,
-        kv: &dyn KeyValue,
-        account: Account,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn mark(&self, account: Account) -> Result<(), StoreError> {
+        let now = self.clock.now();
         let key = key(&account.provider, account.company_id.as_str());
         let audit =
             act(AuditKind::AccountMarked, &account, OURSELVES, now).reason(account.reason.to_string());
-        let place = EntryKey { namespace: NAMESPACE, key: &key };
-        let write = KvWrite { audit: vec![audit], ..write_of(place, Some(&account), Some(0))? };
+        let write = write_of(EntryKey { namespace: NAMESPACE, key: &key }, Some(&account), Some(0))?;
         // One that another node marked meanwhile is read when that node's write is announced.
-        if let Some(version) = write_entry(kv, write, now).await? {
+        if let Some(version) = write_entry(&*self.kv, KvWrite { audit: vec![audit], ..write }, now).await? {
             self.marked.keep(key, version, account);
         }
         Ok(())
     }
 
     /// Takes the mark away because a delivery was accepted.
-    pub(crate) async fn clear(
-        &self,
-        kv: &dyn KeyValue,
-        provider: &str,
-        company: &str,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn clear(&self, provider: &str, company: &str) -> Result<(), StoreError> {
         if self.is_marked(provider, company) {
-            Box::pin(self.take_off(kv, provider, company, OURSELVES, now)).await?;
+            Box::pin(self.remove_mark(provider, company, OURSELVES)).await?;
         }
         Ok(())
     }
 
     /// Takes the mark away, and returns true when there was one.
-    pub(crate) async fn take_off(
-        &self,
-        kv: &dyn KeyValue,
-        provider: &str,
-        company: &str,
-        actor: &str,
-        now: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let key = key(provider, company);
-        let place = EntryKey { namespace: NAMESPACE, key: &key };
-        let updated = update_entry(kv, place, now, |account: Option<Account>| match account {
+    pub async fn remove_mark(&self, provider: &str, company: &str, actor: &str) -> Result<bool, StoreError> {
+        let (key, now) = (key(provider, company), self.clock.now());
+        let entry = EntryKey { namespace: NAMESPACE, key: &key };
+        let updated = update_entry(&*self.kv, entry, now, |account: Option<Account>| match account {
             Some(account) => Edit::Remove {
                 audit: vec![act(AuditKind::AccountCleared, &account, actor, now)],
                 result: true,

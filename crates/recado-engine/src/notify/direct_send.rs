@@ -8,12 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{Class, Draw, Job, NewJob, Random, Verdict, decide};
+use recado_core::{Class, Draw, Job, NewJob, Verdict, decide};
 use recado_transport::{Delivery, Transport, Wanted};
 
 use crate::clock::Clock;
-use crate::lifecycle::Lifecycle;
-use crate::route::{Carrier, Route, Routes};
+use crate::notify::Notifier;
+use crate::route::{Carrier, Route};
 use crate::send::send;
 
 /// Between two tries of a notice that met a shortage of our own; such a try spends no attempt.
@@ -22,22 +22,13 @@ const SHORTAGE_WAIT: Duration = Duration::from_secs(5);
 /// Longest time that the end of the process waits for the alert about a store that failed.
 const LAST_WORD_MAX: Duration = Duration::from_secs(2);
 
-/// Sends notices without the store.
-#[derive(Debug)]
-pub(crate) struct DirectSender {
-    pub routes: Routes,
-    pub clock: Arc<dyn Clock>,
-    pub random: Arc<Random>,
-    pub lifecycle: Arc<Lifecycle>,
-}
-
-impl DirectSender {
+impl Notifier {
     /// Sends a notice in the background.
-    pub fn send(&self, notice: NewJob) {
+    pub(super) fn send_directly(&self, notice: NewJob) {
         let id = notice.id.clone();
         let Some(sending) = self.sending(notice) else { return };
-        let stopping = self.lifecycle.stopping.clone();
-        self.lifecycle.deliveries.spawn(async move {
+        let stopping = self.env.lifecycle.stopping.clone();
+        self.env.lifecycle.deliveries.spawn(async move {
             tokio::select! {
                 () = stopping.cancelled() => tracing::error!(jobId = %id, "A notice was not delivered before the stop"),
                 () = sending => {}
@@ -46,7 +37,7 @@ impl DirectSender {
     }
 
     /// Sends notices, and waits until their channels have them or [`LAST_WORD_MAX`] is over.
-    pub async fn send_before_the_end(&self, notices: Vec<NewJob>) {
+    pub(super) async fn send_before_the_end(&self, notices: Vec<NewJob>) {
         let sending = notices.into_iter().filter_map(|notice| self.sending(notice));
         let sending = futures_util::future::join_all(sending.collect::<Vec<_>>());
         if tokio::time::timeout(LAST_WORD_MAX, sending).await.is_err() {
@@ -55,9 +46,9 @@ impl DirectSender {
     }
 
     fn sending(&self, notice: NewJob) -> Option<impl Future<Output = ()> + Send + 'static> {
-        let route = self.routes.get(notice.route.as_str())?.clone();
+        let route = self.env.routes.get(notice.route.as_str())?.clone();
         let Carrier::Transport(transport) = route.carrier.clone() else { return None };
-        let (clock, draw, job) = (self.clock.clone(), self.random.next_draw(), Job::from(notice));
+        let (clock, draw, job) = (self.env.clock.clone(), self.env.random.next_draw(), Job::from(notice));
         Some(async move { hand_over(&route, &transport, &job, &*clock, draw).await })
     }
 }

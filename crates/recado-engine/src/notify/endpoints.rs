@@ -84,17 +84,7 @@ impl std::fmt::Debug for Signing {
     }
 }
 
-/// A new endpoint as a caller asks for it, checked.
-#[derive(Debug)]
-pub struct NewEndpoint {
-    pub company_id: CompanyId,
-    pub url: Box<str>,
-    pub description: Option<Box<str>>,
-    pub events: Vec<EventKind>,
-    pub secret: Secret,
-}
-
-/// A change of an endpoint; `None` stays.
+/// A change of an endpoint, or what a new one is made of; `None` stays.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointChange {
     pub url: Option<Box<str>>,
@@ -205,12 +195,12 @@ impl Endpoint {
     }
 
     /// A delivery to it ended. Others may have failed at the same time: the first one's words stay.
-    fn count(&mut self, went: EndpointResult, now: Timestamp) {
+    fn count(&mut self, result: EndpointResult, now: Timestamp) {
         if !self.enabled {
             return;
         }
-        self.failures = if went == EndpointResult::Delivered { 0 } else { self.failures.saturating_add(1) };
-        match went {
+        self.failures = if result == EndpointResult::Delivered { 0 } else { self.failures.saturating_add(1) };
+        match result {
             EndpointResult::Gone => self.disable("it answered 410 Gone", now),
             EndpointResult::Failed if self.failures >= FAILURES_MAX => {
                 self.disable(&format!("{} deliveries in a row failed", self.failures), now);
@@ -248,26 +238,30 @@ pub struct EndpointRegistry {
     /// The operator's own, for notices: no company's job can name them.
     fixed: RwLock<HashMap<Box<str>, Target>>,
     clock: Arc<dyn Clock>,
-    /// The store that other nodes write to, if there are any.
-    shared: OnceLock<Arc<dyn KeyValue>>,
+    /// The store, once the engine has one.
+    kv: OnceLock<Arc<dyn KeyValue>>,
 }
 
 impl EndpointRegistry {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let (fixed, shared) = (RwLock::default(), OnceLock::new());
-        EndpointRegistry { endpoints: NamespaceCache::new(NAMESPACE), fixed, clock, shared }
+        let (fixed, kv) = (RwLock::default(), OnceLock::new());
+        EndpointRegistry { endpoints: NamespaceCache::new(NAMESPACE), fixed, clock, kv }
     }
 
-    /// Names the store to ask before a delivery is told that there is no such endpoint, or that it is switched off.
-    pub(crate) fn share(&self, kv: &Arc<dyn KeyValue>) {
-        if kv.is_shared() {
-            let _ = self.shared.set(kv.clone());
-        }
+    /// Names the store that has the endpoints. Where other nodes write to it, it is asked before a delivery is told that
+    /// there is no such endpoint, or that it is switched off.
+    pub(crate) fn connect(&self, kv: &Arc<dyn KeyValue>) {
+        let _ = self.kv.set(kv.clone());
     }
 
-    /// As the store has it this moment.
+    fn kv(&self) -> Result<&dyn KeyValue, StoreError> {
+        let kv = self.kv.get().ok_or_else(|| StoreError::Unavailable("it is not open yet".to_owned()))?;
+        Ok(&**kv)
+    }
+
+    /// Returns an endpoint as the store has it this moment, where other nodes write to it.
     async fn ask_for(&self, id: &str) -> Result<Option<Endpoint>, StoreError> {
-        let Some(kv) = self.shared.get() else { return Ok(None) };
+        let Some(kv) = self.kv.get().filter(|kv| kv.is_shared()) else { return Ok(None) };
         let entry = kv.kv_get(NAMESPACE, id, self.clock.now()).await?;
         Ok(entry.as_ref().and_then(read_entry))
     }
@@ -278,8 +272,8 @@ impl EndpointRegistry {
         self.fixed.write().insert(id.into(), target);
     }
 
-    pub(crate) async fn reload(&self, kv: &dyn KeyValue, now: Timestamp) -> Result<(), StoreError> {
-        self.endpoints.reload(kv, now).await
+    pub(crate) async fn reload(&self) -> Result<(), StoreError> {
+        self.endpoints.reload(self.kv()?, self.clock.now()).await
     }
 
     pub fn get(&self, id: &str) -> Option<Arc<Endpoint>> {
@@ -302,24 +296,25 @@ impl EndpointRegistry {
         list
     }
 
+    /// Adds an endpoint of a company, as the change describes it.
     pub(crate) async fn add(
         &self,
-        kv: &dyn KeyValue,
-        new: NewEndpoint,
+        company_id: CompanyId,
+        change: EndpointChange,
         actor: &str,
         id: UuidV7,
-        now: Timestamp,
     ) -> Result<Arc<Endpoint>, EndpointError> {
-        if self.list(Some(new.company_id.as_str()), None, PER_COMPANY_MAX).len() >= PER_COMPANY_MAX {
+        if self.list(Some(company_id.as_str()), None, PER_COMPANY_MAX).len() >= PER_COMPANY_MAX {
             return Err(EndpointError::TooMany);
         }
-        let endpoint = Endpoint {
+        let now = self.clock.now();
+        let mut endpoint = Endpoint {
             id: format!("ep_{}", id.to_simple()).into(),
-            company_id: new.company_id,
-            url: new.url,
-            description: new.description,
-            events: new.events,
-            secrets: vec![Signing { secret: new.secret.reveal().into(), until: None }],
+            company_id,
+            url: Box::default(),
+            description: None,
+            events: Vec::new(),
+            secrets: Vec::new(),
             enabled: true,
             failures: 0,
             disabled_at: None,
@@ -328,9 +323,10 @@ impl EndpointRegistry {
             updated_at: now,
             enabled_at: None,
         };
+        endpoint.change(change, now);
         let audit = vec![endpoint.act(AuditKind::EndpointAdded, actor, now)];
-        let write = KvWrite { audit, ..write_of(place(&endpoint.id), Some(&endpoint), Some(0))? };
-        match write_entry(kv, write, now).await? {
+        let write = KvWrite { audit, ..write_of(entry_key(&endpoint.id), Some(&endpoint), Some(0))? };
+        match write_entry(self.kv()?, write, now).await? {
             Some(version) => Ok(self.keep(endpoint, version)),
             None => Err(EndpointError::Contended),
         }
@@ -338,34 +334,28 @@ impl EndpointRegistry {
 
     pub(crate) async fn change(
         &self,
-        kv: &dyn KeyValue,
         id: &str,
         change: EndpointChange,
         actor: &str,
-        now: Timestamp,
     ) -> Result<Arc<Endpoint>, EndpointError> {
-        let acts = |endpoint: &mut Endpoint| {
+        let acts = |endpoint: &mut Endpoint, now| {
             endpoint.change(change.clone(), now);
             endpoint.acts(&change, actor, now)
         };
-        self.update(kv, id, now, acts).await
+        self.update(id, acts).await
     }
 
     /// Removes an endpoint and returns the company that had it.
-    pub(crate) async fn remove(
-        &self,
-        kv: &dyn KeyValue,
-        id: &str,
-        actor: &str,
-        now: Timestamp,
-    ) -> Result<CompanyId, EndpointError> {
-        let updated = update_entry(kv, place(id), now, |endpoint: Option<Endpoint>| match endpoint {
-            Some(endpoint) => {
-                let audit = vec![endpoint.act(AuditKind::EndpointRemoved, actor, now)];
-                Edit::Remove { audit, result: Some(endpoint.company_id) }
-            }
-            None => Edit::Keep(None),
-        });
+    pub(crate) async fn remove(&self, id: &str, actor: &str) -> Result<CompanyId, EndpointError> {
+        let now = self.clock.now();
+        let updated =
+            update_entry(self.kv()?, entry_key(id), now, |endpoint: Option<Endpoint>| match endpoint {
+                Some(endpoint) => {
+                    let audit = vec![endpoint.act(AuditKind::EndpointRemoved, actor, now)];
+                    Edit::Remove { audit, result: Some(endpoint.company_id) }
+                }
+                None => Edit::Keep(None),
+            });
         let company = updated.await?.result.ok_or(EndpointError::Unknown)?;
         self.endpoints.remove(id);
         Ok(company)
@@ -374,50 +364,48 @@ impl EndpointRegistry {
     /// Counts a delivery; an event when that switched the endpoint off.
     pub(crate) async fn count(
         &self,
-        kv: &dyn KeyValue,
         id: &str,
-        went: EndpointResult,
-        now: Timestamp,
+        result: EndpointResult,
     ) -> Result<Option<Event>, EndpointError> {
         let Some(known) = self.get(id) else { return Ok(None) };
-        if !known.enabled || (went == EndpointResult::Delivered && known.failures == 0) {
+        if !known.enabled || (result == EndpointResult::Delivered && known.failures == 0) {
             return Ok(None);
         }
         let mut switched_off = false;
-        let endpoint = self
-            .update(kv, id, now, |endpoint| {
-                let was_enabled = endpoint.enabled;
-                endpoint.count(went, now);
-                switched_off = was_enabled && !endpoint.enabled;
-                let act = endpoint.act(AuditKind::EndpointDisabled, OURSELVES, now);
-                let why = endpoint.disabled_reason.as_deref().unwrap_or_default().to_owned();
-                switched_off.then(|| act.reason(why)).into_iter().collect()
-            })
-            .await?;
-        Ok(switched_off.then(|| endpoint.disabled_event(now)))
+        let counting = self.update(id, |endpoint, now| {
+            let was_enabled = endpoint.enabled;
+            endpoint.count(result, now);
+            switched_off = was_enabled && !endpoint.enabled;
+            let act = endpoint.act(AuditKind::EndpointDisabled, OURSELVES, now);
+            let why = endpoint.disabled_reason.as_deref().unwrap_or_default().to_owned();
+            switched_off.then(|| act.reason(why)).into_iter().collect()
+        });
+        let endpoint = counting.await?;
+        Ok(switched_off.then(|| endpoint.disabled_event(self.clock.now())))
     }
 
-    /// The event that counting this delivery will bring about, as far as this process knows.
-    pub(crate) fn foresee(&self, id: &str, went: EndpointResult, now: Timestamp) -> Option<Event> {
+    /// Returns the event that counting this delivery will bring about, as far as this process knows.
+    pub(crate) fn event_if_counted(&self, id: &str, result: EndpointResult) -> Option<Event> {
+        let now = self.clock.now();
         let mut endpoint = (*self.get(id).filter(|known| known.enabled)?).clone();
-        endpoint.count(went, now);
+        endpoint.count(result, now);
         (!endpoint.enabled).then(|| endpoint.disabled_event(now))
     }
 
     async fn update(
         &self,
-        kv: &dyn KeyValue,
         id: &str,
-        now: Timestamp,
-        mut change: impl FnMut(&mut Endpoint) -> Vec<AuditEvent>,
+        mut change: impl FnMut(&mut Endpoint, Timestamp) -> Vec<AuditEvent>,
     ) -> Result<Arc<Endpoint>, EndpointError> {
-        let updated = update_entry(kv, place(id), now, |endpoint: Option<Endpoint>| match endpoint {
-            Some(mut value) => {
-                let audit = change(&mut value);
-                Edit::Write { value, expires_at: None, audit, result: () }
-            }
-            None => Edit::Keep(()),
-        });
+        let now = self.clock.now();
+        let updated =
+            update_entry(self.kv()?, entry_key(id), now, |endpoint: Option<Endpoint>| match endpoint {
+                Some(mut value) => {
+                    let audit = change(&mut value, now);
+                    Edit::Write { value, expires_at: None, audit, result: () }
+                }
+                None => Edit::Keep(()),
+            });
         let (endpoint, version) = updated.await?.written.ok_or(EndpointError::Unknown)?;
         Ok(self.keep(endpoint, version))
     }
@@ -427,7 +415,7 @@ impl EndpointRegistry {
     }
 }
 
-fn place(id: &str) -> EntryKey<'_> {
+fn entry_key(id: &str) -> EntryKey<'_> {
     EntryKey { namespace: NAMESPACE, key: id }
 }
 

@@ -19,9 +19,9 @@ const KEPT_MAX: usize = 1_024;
 
 #[derive(Debug)]
 pub struct Events {
-    told: broadcast::Sender<Arc<Event>>,
+    sender: broadcast::Sender<Arc<Event>>,
     kept: Mutex<VecDeque<Arc<Event>>>,
-    /// No listener has ever come: not worth the work.
+    /// A listener has come; before that, events are not worth the work.
     listened: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ pub struct Events {
 #[derive(Debug)]
 pub struct Listening {
     pub missed: Vec<Arc<Event>>,
-    pub told: broadcast::Receiver<Arc<Event>>,
+    pub receiver: broadcast::Receiver<Arc<Event>>,
     /// It asked to go on after an event that is no longer kept: some are lost to it.
     pub gap: bool,
 }
@@ -37,7 +37,7 @@ pub struct Listening {
 impl Default for Events {
     fn default() -> Self {
         Events {
-            told: broadcast::Sender::new(LAG_MAX),
+            sender: broadcast::Sender::new(LAG_MAX),
             kept: Mutex::default(),
             listened: AtomicBool::new(false),
         }
@@ -46,12 +46,12 @@ impl Default for Events {
 
 impl Events {
     /// Returns true if an event has a listener.
-    pub fn are_heard(&self) -> bool {
+    pub fn have_listeners(&self) -> bool {
         self.listened.load(Ordering::Relaxed)
     }
 
-    pub fn tell(&self, event: Event) {
-        if !self.are_heard() {
+    pub fn publish(&self, event: Event) {
+        if !self.have_listeners() {
             return;
         }
         let event = Arc::new(event);
@@ -61,7 +61,7 @@ impl Events {
         }
         kept.push_back(event.clone());
         // Under the lock, so that a listener neither misses an event nor hears it twice.
-        let _ = self.told.send(event);
+        let _ = self.sender.send(event);
     }
 
     /// Forgets kept events. A listener that asks to go on after one of them is told of a gap.
@@ -69,15 +69,17 @@ impl Events {
         self.kept.lock().retain(|event| !is_wanted(event));
     }
 
-    /// Listens from now on, or from the event after `last_heard`; from the oldest that is kept if that one is not.
-    pub fn listen(&self, last_heard: Option<&str>) -> Listening {
+    /// Listens from now on, or from the event after `last_seen`; from the oldest that is kept if that one is not.
+    pub fn listen(&self, last_seen: Option<&str>) -> Listening {
         let kept = self.kept.lock();
         self.listened.store(true, Ordering::Relaxed);
-        let told = self.told.subscribe();
-        let Some(last) = last_heard else { return Listening { missed: Vec::new(), told, gap: false } };
+        let receiver = self.sender.subscribe();
+        let Some(last) = last_seen else { return Listening { missed: Vec::new(), receiver, gap: false } };
         match kept.iter().position(|event| &*event.id == last) {
-            Some(at) => Listening { missed: kept.iter().skip(at + 1).cloned().collect(), told, gap: false },
-            None => Listening { missed: kept.iter().cloned().collect(), told, gap: true },
+            Some(at) => {
+                Listening { missed: kept.iter().skip(at + 1).cloned().collect(), receiver, gap: false }
+            }
+            None => Listening { missed: kept.iter().cloned().collect(), receiver, gap: true },
         }
     }
 }
@@ -95,16 +97,16 @@ mod tests {
     #[test]
     fn a_listener_that_comes_back_hears_what_it_missed_and_nothing_twice() {
         let events = Events::default();
-        events.tell(event(0));
+        events.publish(event(0));
         let mut first = events.listen(None);
-        (1..=3).for_each(|n| events.tell(event(n)));
-        let heard = first.told.try_recv().unwrap();
+        (1..=3).for_each(|n| events.publish(event(n)));
+        let heard = first.receiver.try_recv().unwrap();
         let mut again = events.listen(Some(&heard.id));
         let missed: Vec<_> = again.missed.iter().map(|event| event.timestamp.as_millis()).collect();
         assert_eq!((missed, again.gap), (vec![2, 3], false));
-        assert!(again.told.try_recv().is_err(), "what was missed is not told again");
-        events.tell(event(4));
-        assert_eq!(again.told.try_recv().unwrap().timestamp.as_millis(), 4);
+        assert!(again.receiver.try_recv().is_err(), "what was missed is not told again");
+        events.publish(event(4));
+        assert_eq!(again.receiver.try_recv().unwrap().timestamp.as_millis(), 4);
     }
 
     #[test]
@@ -113,8 +115,8 @@ mod tests {
         let _listening = events.listen(None);
         let old = event(0);
         let id = old.id.clone();
-        events.tell(old);
-        (1..=KEPT_MAX as i64).for_each(|n| events.tell(event(n)));
+        events.publish(old);
+        (1..=KEPT_MAX as i64).for_each(|n| events.publish(event(n)));
         let back = events.listen(Some(&id));
         let missed: Vec<_> = back.missed.iter().map(|event| event.timestamp.as_millis()).collect();
         assert!(back.gap);

@@ -42,25 +42,30 @@ pub(crate) struct Updated<T, R> {
 /// when another writer was faster. A value that cannot be read counts as absent.
 pub(crate) async fn update_entry<T: Serialize + DeserializeOwned, R>(
     kv: &dyn KeyValue,
-    place: EntryKey<'_>,
+    key: EntryKey<'_>,
     now: Timestamp,
     mut change: impl FnMut(Option<T>) -> Edit<T, R>,
 ) -> Result<Updated<T, R>, StoreError> {
     for _ in 0..WRITE_TRIES_MAX {
-        let found = kv.kv_get(place.namespace, place.key, now).await?;
-        let version = found.as_ref().map_or(0, |entry| entry.version);
+        let found = kv.kv_get(key.namespace, key.key, now).await?;
+        let version = version_of(found.as_ref());
         let edit = change(found.as_ref().and_then(read_entry));
         let (value, expires_at, audit, result) = match edit {
             Edit::Write { value, expires_at, audit, result } => (Some(value), expires_at, audit, result),
             Edit::Remove { audit, result } => (None, None, audit, result),
             Edit::Keep(result) => return Ok(Updated { written: None, result }),
         };
-        let write = KvWrite { expires_at, audit, ..write_of(place, value.as_ref(), Some(version))? };
+        let write = KvWrite { expires_at, audit, ..write_of(key, value.as_ref(), Some(version))? };
         if let Some(version) = write_entry(kv, write, now).await? {
             return Ok(Updated { written: value.map(|value| (value, version)), result });
         }
     }
     Err(StoreError::Unavailable("an entry kept changing while it was written".to_owned()))
+}
+
+/// Returns the version of an entry; zero when there is none.
+pub(crate) fn version_of(entry: Option<&KvEntry>) -> u64 {
+    entry.map_or(0, |entry| entry.version)
 }
 
 /// Reads an entry's value; `None` when it is of another form.
@@ -71,7 +76,7 @@ pub(crate) fn read_entry<T: DeserializeOwned>(entry: &KvEntry) -> Option<T> {
 /// Makes the write of a value, or of its removal, on top of a version; on top of whatever is there when `expect` is
 /// absent.
 pub(crate) fn write_of(
-    place: EntryKey<'_>,
+    key: EntryKey<'_>,
     value: Option<&impl Serialize>,
     expect: Option<u64>,
 ) -> Result<KvWrite, StoreError> {
@@ -81,8 +86,8 @@ pub(crate) fn write_of(
             .map_err(|error| StoreError::Unavailable(format!("cannot write an entry: {error}")))
     };
     Ok(KvWrite {
-        namespace: place.namespace,
-        key: place.key.into(),
+        namespace: key.namespace,
+        key: key.key.into(),
         value: value.map(json).transpose()?,
         expect,
         expires_at: None,

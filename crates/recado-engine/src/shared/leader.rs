@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::Timestamp;
-use recado_store::{KeyValue, KvEntry, KvWrite, Namespace, StoreError};
+use recado_core::{AuditEvent, Timestamp};
+use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -77,32 +77,19 @@ impl LeaseWatch {
     }
 }
 
-/// The entry of a duty as the store has it.
-#[derive(Debug)]
-pub(crate) struct FoundLease<T> {
-    key: Box<str>,
-    pub state: T,
-    version: u64,
-}
-
-impl<T: LeaderState> FoundLease<T> {
-    /// Takes the state that the caller read of an entry, or made because there is none.
-    pub fn new(key: &str, entry: Option<&KvEntry>, state: T) -> Self {
-        FoundLease { key: key.into(), state, version: entry.map_or(0, |entry| entry.version) }
-    }
-
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// Gives the lease to this process if it may hold it, or the state back. Nothing is written yet: the first
-    /// [`LeaderLease::save`] tells the others.
-    pub fn take(self, terms: &LeaderTerms, watch: &mut LeaseWatch) -> Result<LeaderLease<T>, T> {
-        let FoundLease { key, state, version } = self;
-        match watch.may_take(terms, state.holder(), version) {
-            true => Ok(LeaderLease { terms: terms.clone(), key, state, version, saved_at: Instant::now() }),
-            false => Err(state),
-        }
+impl LeaderTerms {
+    /// Gives the lease that an entry of this version holds to this process, if it may have it. Nothing is written yet: the
+    /// first [`LeaderLease::save`] tells the others.
+    pub fn take<T: LeaderState>(
+        &self,
+        key: &str,
+        version: u64,
+        state: T,
+        watch: &mut LeaseWatch,
+    ) -> Option<LeaderLease<T>> {
+        let (terms, key, saved_at) = (self.clone(), key.into(), Instant::now());
+        let may_take = watch.may_take(self, state.holder(), version);
+        may_take.then_some(LeaderLease { terms, key, state, version, saved_at })
     }
 }
 
@@ -118,39 +105,33 @@ impl<T: LeaderState> LeaderLease<T> {
 
     /// Writes the state and renews the lease; returns false when another process has written it since.
     pub async fn save(&mut self, now: Timestamp) -> Result<bool, StoreError> {
-        self.save_with(now, |write| write).await
+        self.save_with_audit(Vec::new(), now).await
     }
 
-    /// Does the same, with more in the write.
-    pub async fn save_with(
+    /// Does the same, and puts these records on the audit trail in the same step.
+    pub async fn save_with_audit(
         &mut self,
+        audit: Vec<AuditEvent>,
         now: Timestamp,
-        more: impl FnOnce(KvWrite) -> KvWrite,
     ) -> Result<bool, StoreError> {
         self.state.set_holder(Some(&self.terms.node), now.plus(self.terms.length));
-        self.write(now, more).await
+        self.write(audit, now).await
     }
 
     /// Writes the state and lets another process take over at once.
     pub async fn release(&mut self, now: Timestamp) -> Result<(), StoreError> {
         self.state.set_holder(None, now);
-        self.write(now, |write| write).await.map(drop)
+        self.write(Vec::new(), now).await.map(drop)
     }
 
-    async fn write(
-        &mut self,
-        now: Timestamp,
-        more: impl FnOnce(KvWrite) -> KvWrite,
-    ) -> Result<bool, StoreError> {
-        let place = EntryKey { namespace: self.terms.namespace, key: &self.key };
-        let write = write_of(place, Some(&self.state), Some(self.version))?;
-        let write = more(KvWrite { expires_at: self.state.expires_at(), ..write });
-        match write_entry(&*self.terms.kv, write, now).await? {
-            Some(version) => {
-                (self.version, self.saved_at) = (version, Instant::now());
-                Ok(true)
-            }
-            None => Ok(false),
+    async fn write(&mut self, audit: Vec<AuditEvent>, now: Timestamp) -> Result<bool, StoreError> {
+        let key = EntryKey { namespace: self.terms.namespace, key: &self.key };
+        let write = write_of(key, Some(&self.state), Some(self.version))?;
+        let write = KvWrite { expires_at: self.state.expires_at(), audit, ..write };
+        let written = write_entry(&*self.terms.kv, write, now).await?;
+        if let Some(version) = written {
+            (self.version, self.saved_at) = (version, Instant::now());
         }
+        Ok(written.is_some())
     }
 }

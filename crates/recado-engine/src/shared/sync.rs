@@ -54,9 +54,8 @@ pub(crate) async fn run(
             Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
             Err(error) => tracing::warn!(%error, "cannot read what other nodes wrote; trying again"),
         }
-        tokio::select! {
-            () = lifecycle.stopping.cancelled() => return,
-            () = tokio::time::sleep(SYNC_REST) => {}
+        if !lifecycle.rest(SYNC_REST).await {
+            return;
         }
     }
 }

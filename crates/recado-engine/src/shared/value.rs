@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::lifecycle::Lifecycle;
-use crate::shared::entry::{EntryKey, WRITE_TRIES_MAX, read_entry, write_of};
+use crate::shared::entry::{EntryKey, WRITE_TRIES_MAX, read_entry, version_of, write_of};
 
 /// Pending steps of one value at most. Steps on top of them, while nothing can be written, are dropped.
 const PENDING_MAX: usize = 1_000;
@@ -126,6 +126,8 @@ struct LocalCopy<T: Replayable> {
 /// A value about to be written.
 struct Draft<T: Replayable> {
     after: T,
+    /// The version that it is written on top of; absent when it changes nothing.
+    version: Option<u64>,
     saved: Saved<T::Effect>,
 }
 
@@ -140,12 +142,8 @@ impl<T: Replayable> SharedValue<T> {
             in_doubt: None,
             known_at: None,
         };
-        SharedValue {
-            namespace,
-            key: key.into(),
-            copy: Mutex::new(copy),
-            writing: tokio::sync::Mutex::default(),
-        }
+        let (copy, writing) = (Mutex::new(copy), tokio::sync::Mutex::default());
+        SharedValue { namespace, key: key.into(), copy, writing }
     }
 
     /// Reads the value as this process knows it.
@@ -207,18 +205,17 @@ impl<T: Replayable> SharedValue<T> {
         &self.key
     }
 
-    fn place(&self) -> EntryKey<'_> {
+    fn entry_key(&self) -> EntryKey<'_> {
         EntryKey { namespace: self.namespace, key: &self.key }
     }
 
     /// Applies the pending steps and the one asked for to the store's value; no write when that changes nothing.
-    fn draft(&self, asked: Option<&T::Step>) -> (Draft<T>, Option<(u64, Option<Timestamp>)>) {
+    fn draft(&self, asked: Option<&T::Step>) -> Draft<T> {
         let copy = self.copy.lock();
         let mut after = copy.stored.clone();
         let pending = copy.pending.iter().map(|step| after.apply(step)).collect();
         let saved = Saved { asked: asked.map(|step| after.apply(step)), pending };
-        let write = (after != copy.stored).then(|| (copy.version, after.over_at()));
-        (Draft { after, saved }, write)
+        Draft { version: (after != copy.stored).then_some(copy.version), after, saved }
     }
 
     /// Takes the draft as what the store has. Without a version, the store had it all along.
@@ -249,7 +246,7 @@ impl<T: Replayable> SharedValue<T> {
 
 impl<T: Replayable> LocalCopy<T> {
     fn replace(&mut self, entry: Option<&KvEntry>) {
-        let version = entry.map_or(0, |entry| entry.version);
+        let version = version_of(entry);
         if version == self.version {
             // A write without an answer may still be on its way.
             return;
@@ -273,22 +270,18 @@ impl<T: Replayable> LocalCopy<T> {
 /// Saves shared values in the store.
 #[derive(Debug)]
 pub(crate) struct SharedStore {
-    kv: Arc<dyn KeyValue>,
-    audit: Arc<dyn AuditLog>,
-    clock: Arc<dyn Clock>,
-    lifecycle: Arc<Lifecycle>,
+    pub kv: Arc<dyn KeyValue>,
+    pub audit: Arc<dyn AuditLog>,
+    pub clock: Arc<dyn Clock>,
+    pub lifecycle: Arc<Lifecycle>,
 }
 
-impl SharedStore {
-    pub fn new(
-        kv: Arc<dyn KeyValue>,
-        audit: Arc<dyn AuditLog>,
-        clock: Arc<dyn Clock>,
-        lifecycle: Arc<Lifecycle>,
-    ) -> Self {
-        SharedStore { kv, audit, clock, lifecycle }
-    }
+/// Values, each with the step that is asked for on top of its pending ones.
+type AskedSteps<'a, T> = [(&'a SharedValue<T>, Option<<T as Replayable>::Step>)];
 
+type SavedSteps<T> = Result<Vec<Saved<<T as Replayable>::Effect>>, StoreError>;
+
+impl SharedStore {
     /// Applies a step at once, and saves it in the background, however long that takes. Returns true if the step
     /// changed the value. `on_saved` is called with the effect once the store has it.
     pub fn enqueue_write<T: Replayable>(
@@ -327,10 +320,7 @@ impl SharedStore {
     /// Writes all pending steps of each of these values, and the step that is asked for on top, in one request; each
     /// value may stand here once. Returns when the store has them, in the order given. After an error it is
     /// unknown which of them the store has.
-    pub async fn save<T: Replayable>(
-        &self,
-        asked: &[(&SharedValue<T>, Option<T::Step>)],
-    ) -> Result<Vec<Saved<T::Effect>>, StoreError> {
+    pub async fn save<T: Replayable>(&self, asked: &AskedSteps<'_, T>) -> SavedSteps<T> {
         self.save_with_audit(asked, &|_| Vec::new()).await
     }
 
@@ -338,17 +328,17 @@ impl SharedStore {
     /// that changes nothing is recorded, too.
     pub async fn save_with_audit<T: Replayable>(
         &self,
-        asked: &[(&SharedValue<T>, Option<T::Step>)],
+        asked: &AskedSteps<'_, T>,
         record: &(dyn Fn(&T) -> Vec<AuditEvent> + Sync),
-    ) -> Result<Vec<Saved<T::Effect>>, StoreError> {
+    ) -> SavedSteps<T> {
         self.compare_and_set(asked, record).await.map_err(|error| self.lifecycle.check(error))
     }
 
     async fn compare_and_set<T: Replayable>(
         &self,
-        asked: &[(&SharedValue<T>, Option<T::Step>)],
+        asked: &AskedSteps<'_, T>,
         record: &(dyn Fn(&T) -> Vec<AuditEvent> + Sync),
-    ) -> Result<Vec<Saved<T::Effect>>, StoreError> {
+    ) -> SavedSteps<T> {
         let now = self.clock.now();
         // All tasks lock in the same order, so that no two wait for each other.
         let mut in_order: Vec<_> = asked.iter().map(|(value, _)| value).collect();
@@ -362,26 +352,23 @@ impl SharedStore {
             let (mut writes, mut drafts) = (Vec::new(), Vec::new());
             let open = asked.iter().zip(&mut done).enumerate().filter(|(_, (_, done))| done.is_none());
             for (at, ((value, step), done)) in open {
-                let mut drafted = value.draft(step.as_ref());
-                if tries == 0 && drafted.1.is_none() && step.is_some() && self.kv.is_shared() {
+                let mut draft = value.draft(step.as_ref());
+                if tries == 0 && draft.version.is_none() && step.is_some() && self.kv.is_shared() {
                     // The copy may be out of date: only the store knows that there is nothing to write.
                     value.reload(&*self.kv, now).await?;
-                    drafted = value.draft(step.as_ref());
+                    draft = value.draft(step.as_ref());
                 }
-                match drafted {
-                    (draft, None) => {
-                        let records = record(&draft.after);
-                        if !records.is_empty() {
-                            self.audit.record(records).await?;
-                        }
-                        *done = Some(value.accept(draft, None));
-                    }
-                    (draft, Some((version, expires_at))) => {
-                        let write = write_of(value.place(), Some(&draft.after), Some(version))?;
-                        writes.push(KvWrite { expires_at, audit: record(&draft.after), ..write });
-                        drafts.push((at, draft));
-                    }
+                let audit = record(&draft.after);
+                if draft.version.is_some() {
+                    let write = write_of(value.entry_key(), Some(&draft.after), draft.version)?;
+                    writes.push(KvWrite { expires_at: draft.after.over_at(), audit, ..write });
+                    drafts.push((at, draft));
+                    continue;
                 }
+                if !audit.is_empty() {
+                    self.audit.record(audit).await?;
+                }
+                *done = Some(value.accept(draft, None));
             }
             if writes.is_empty() {
                 return Ok(done.into_iter().flatten().collect());
@@ -448,7 +435,8 @@ mod tests {
     }
 
     fn shared(store: &Arc<FaultyStore>) -> SharedStore {
-        SharedStore::new(store.clone(), store.clone(), Arc::new(FixedClock), Arc::default())
+        let (kv, audit) = (store.clone(), store.clone());
+        SharedStore { kv, audit, clock: Arc::new(FixedClock), lifecycle: Arc::default() }
     }
 
     #[derive(Debug)]

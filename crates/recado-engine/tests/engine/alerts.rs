@@ -58,7 +58,7 @@ async fn pass(seconds: u64) {
 
 /// Events of alerts, a line each: kind, alert, company.
 fn told(heard: &mut Listening) -> Vec<String> {
-    let events = std::iter::from_fn(|| heard.told.try_recv().ok());
+    let events = std::iter::from_fn(|| heard.receiver.try_recv().ok());
     let line = |event: Arc<Event>| {
         let company = event.company_id.as_ref().map_or("", CompanyId::as_str);
         format!("{} {} {company}", event.kind.as_str(), event.data.alert.as_deref().unwrap_or("?"))

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use recado_core::{AuditKind, DeadLetterState, EventKind, JobId, Payload, Status, Timestamp};
 use recado_engine::dlq::archive::{Archive, Imported};
-use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, Random, Routes};
+use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, ProviderAct, Random, Routes};
 use recado_store::Store;
 
 use crate::bulk::bury;
@@ -147,7 +147,7 @@ async fn g1_past_the_bound_the_oldest_are_in_the_archive_and_somebody_hears_of_i
     assert_eq!(given.view("a").await.status, Status::Discarded);
     assert_eq!(kinds(&given, "a").await.last(), Some(&AuditKind::DeadLetterArchived));
     let alert = loop {
-        let event = heard.told.recv().await.unwrap();
+        let event = heard.receiver.recv().await.unwrap();
         if event.kind == EventKind::AlertFired {
             break event;
         }
@@ -157,7 +157,7 @@ async fn g1_past_the_bound_the_oldest_are_in_the_archive_and_somebody_hears_of_i
     bury(&given, &engine, &["e"]).await;
     until_dead(&given, 3).await;
     assert_eq!(namespace.ids(), ["a", "b"], "oldest first");
-    while let Ok(event) = heard.told.try_recv() {
+    while let Ok(event) = heard.receiver.try_recv() {
         assert_ne!(event.kind, EventKind::AlertFired, "once is enough");
     }
 }
@@ -174,7 +174,7 @@ async fn while_the_archive_cannot_be_written_nothing_is_removed() {
     assert!(namespace.asked.load(Ordering::SeqCst), "the fault fired");
     assert_eq!(dead_count(&given).await, 3);
     let mut told = Vec::new();
-    while let Ok(event) = heard.told.try_recv() {
+    while let Ok(event) = heard.receiver.try_recv() {
         told.extend((event.kind == EventKind::AlertFired).then(|| event.data.reason.clone()).flatten());
     }
     assert_eq!(told.len(), 1, "{told:?}");
@@ -191,9 +191,9 @@ async fn an_entry_that_is_replaying_is_not_archived() {
     let namespace = Arc::new(Namespace::default());
     let engine = bounded(&given, &namespace, 1);
     bury(&given, &engine, &["a"]).await;
-    engine.gate.pause_provider("mail", None, None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Pause, None, None).await.unwrap();
     engine.dlq.replay(&JobId::new("a").unwrap(), None, None, None).await.unwrap();
-    engine.gate.resume_provider("mail", None, None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Resume, None, None).await.unwrap();
     bury(&given, &engine, &["b", "c"]).await;
     until_dead(&given, 1).await;
     assert_eq!(namespace.ids(), ["b"], "the oldest that is not on its way");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use recado_core::{Cause, JobId, RouteName, Status};
 use recado_engine::dlq::auto_replay::AutoReplay;
-use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, Random, Routes};
+use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, ProviderAct, Random, Routes};
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 
@@ -73,10 +73,10 @@ async fn g24_nothing_is_replayed_while_the_provider_is_closed_off() {
     let far_end = Arc::new(Scripted::new(&["421", "421", "421", "421", "421", "ok"]));
     let engine = with_auto_replay(&given, &far_end, Some(exhausted()));
     buried(&given, &engine, "a").await;
-    engine.gate.pause_provider("mail", Some("maintenance"), None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Pause, Some("maintenance"), None).await.unwrap();
     tokio::time::sleep(HOUR * 5).await;
     assert_eq!(given.view("a").await.job.progress.replays, 0);
-    engine.gate.resume_provider("mail", None, None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Resume, None, None).await.unwrap();
     given.until("a", Status::Sent).await;
 }
 

@@ -10,7 +10,7 @@ use recado_engine::dlq::bulk::{
     TooMany,
 };
 use recado_engine::dlq::operator::Replay;
-use recado_engine::{Carrier, Engine};
+use recado_engine::{Carrier, Engine, ProviderAct};
 use recado_store::{Discarded, KvWrite};
 use recado_store_conformance::faulty::FaultyStore;
 
@@ -72,11 +72,18 @@ async fn g7_what_was_there_at_the_start_is_replayed_and_what_came_later_is_not()
     let engine = given.mail(&far_end);
     bury(&given, &engine, &["a", "b", "c"]).await;
     let bulk = start(&engine, BulkOrder { rate_per_second: Some(1), ..order(BulkAct::Replay) }).await;
-    assert_eq!((bulk.total, bulk.done, bulk.state), (3, 0, BulkState::Running), "counted first");
+    assert_eq!(
+        (bulk.figures.total, bulk.figures.done, bulk.state),
+        (3, 0, BulkState::Running),
+        "counted first"
+    );
     bury(&given, &engine, &["late"]).await;
 
     let bulk = ended(&engine, &bulk.id).await;
-    assert_eq!((bulk.state, bulk.done, bulk.skipped, bulk.failed), (BulkState::Done, 3, 0, 0));
+    assert_eq!(
+        (bulk.state, bulk.figures.done, bulk.figures.skipped, bulk.figures.failed),
+        (BulkState::Done, 3, 0, 0)
+    );
     assert!(bulk.ended_at.is_some() && bulk.stopped_because.is_none());
     for name in ["a", "b", "c"] {
         given.until(name, Status::Sent).await;
@@ -98,7 +105,7 @@ async fn it_keeps_its_pace() {
     let began = given.clock_now();
     let bulk = start(&engine, BulkOrder { rate_per_second: Some(10), ..order(BulkAct::Replay) }).await;
     let bulk = ended(&engine, &bulk.id).await;
-    assert_eq!(bulk.done, 30);
+    assert_eq!(bulk.figures.done, 30);
     let took = given.clock_now().since(began);
     assert!((Duration::from_millis(2_900)..Duration::from_millis(4_500)).contains(&took), "{took:?}");
 }
@@ -110,7 +117,7 @@ async fn a_canary_that_dies_again_stops_the_rest() {
     bury(&given, &engine, &["a", "b", "c", "d"]).await;
     let bulk = start(&engine, BulkOrder { canary: Some(2), ..order(BulkAct::Replay) }).await;
     let bulk = ended(&engine, &bulk.id).await;
-    assert_eq!((bulk.state, bulk.done), (BulkState::Stopped, 2), "{bulk:?}");
+    assert_eq!((bulk.state, bulk.figures.done), (BulkState::Stopped, 2), "{bulk:?}");
     let canary = bulk.canary.unwrap();
     assert_eq!((canary.state, canary.job_ids.len()), (CanaryState::Died, 2));
     let because = bulk.stopped_because.unwrap();
@@ -125,7 +132,7 @@ async fn the_rest_waits_for_a_canary_that_waits_for_a_paused_provider_and_then_g
     let given = Given::new();
     let engine = given.mail(&second_time_lucky());
     bury(&given, &engine, &["a", "b", "c"]).await;
-    engine.gate.pause_provider("mail", Some("invoice open"), None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Pause, Some("invoice open"), None).await.unwrap();
     let bulk = start(&engine, BulkOrder { canary: Some(1), ..order(BulkAct::Replay) }).await;
     let waiting = |bulk: &Bulk| bulk.canary.as_ref().is_some_and(|canary| canary.waiting_for.is_some());
     let shown = when(&engine, &bulk.id, waiting).await;
@@ -136,14 +143,14 @@ async fn the_rest_waits_for_a_canary_that_waits_for_a_paused_provider_and_then_g
     );
     tokio::time::sleep(Duration::from_secs(2 * 3_600)).await;
     assert_eq!(
-        engine.dlq.bulk(&bulk.id).await.unwrap().unwrap().done,
+        engine.dlq.bulk(&bulk.id).await.unwrap().unwrap().figures.done,
         1,
         "still the canary alone, hours later"
     );
 
-    engine.gate.resume_provider("mail", None, None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Resume, None, None).await.unwrap();
     let bulk = ended(&engine, &bulk.id).await;
-    assert_eq!((bulk.state, bulk.done), (BulkState::Done, 3));
+    assert_eq!((bulk.state, bulk.figures.done), (BulkState::Done, 3));
     assert_eq!(bulk.canary.unwrap().state, CanaryState::Delivered);
     for name in ["a", "b", "c"] {
         given.until(name, Status::Sent).await;
@@ -158,15 +165,15 @@ async fn it_goes_on_after_a_restart_and_nothing_is_delivered_twice() {
     let names: Vec<String> = (0..10).map(|n| format!("job-{n}")).collect();
     bury(&given, &engine, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let bulk = start(&engine, BulkOrder { rate_per_second: Some(2), ..order(BulkAct::Replay) }).await;
-    when(&engine, &bulk.id, |bulk| bulk.done >= 4).await;
+    when(&engine, &bulk.id, |bulk| bulk.figures.done >= 4).await;
     engine.stop().await.unwrap();
     let half = given.store.kv_get(NAMESPACE, &bulk.id, given.clock_now()).await.unwrap().unwrap();
     let half: Bulk = half.value.parse().unwrap();
-    assert!(half.state == BulkState::Running && half.done < 10, "it was cut off: {half:?}");
+    assert!(half.state == BulkState::Running && half.figures.done < 10, "it was cut off: {half:?}");
 
     let engine = given.mail(&far_end);
     let bulk = ended(&engine, &bulk.id).await;
-    assert_eq!((bulk.state, bulk.done, bulk.total), (BulkState::Done, 10, 10));
+    assert_eq!((bulk.state, bulk.figures.done, bulk.figures.total), (BulkState::Done, 10, 10));
     for name in &names {
         given.until(name, Status::Sent).await;
     }
@@ -179,7 +186,7 @@ async fn left_behind(given: &Given, far_end: &Arc<Scripted>) -> Bulk {
     let engine = given.mail(far_end);
     bury(given, &engine, &["a", "b", "c", "d"]).await;
     let bulk = start(&engine, BulkOrder { rate_per_second: Some(1), ..order(BulkAct::Replay) }).await;
-    when(&engine, &bulk.id, |bulk| bulk.done >= 1).await;
+    when(&engine, &bulk.id, |bulk| bulk.figures.done >= 1).await;
     engine.stop().await.unwrap();
     let now = given.clock_now();
     let note = given.store.kv_get(NAMESPACE, &bulk.id, now).await.unwrap().unwrap();
@@ -207,7 +214,7 @@ async fn one_whose_process_died_goes_on_at_the_next_start_whatever_the_clock_did
     let engine = given.mail(&far_end);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let bulk = engine.dlq.bulk(&bulk.id).await.unwrap().unwrap();
-    assert_eq!((bulk.state, bulk.done), (BulkState::Done, 4));
+    assert_eq!((bulk.state, bulk.figures.done), (BulkState::Done, 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,11 +224,11 @@ async fn one_whose_node_died_is_taken_over_by_another_when_it_is_silent_for_long
     let shared = Arc::new(FaultyStore::shared(given.store.clone(), &Arc::default()));
     let engine = given.engine_on(shared, [route("mail", Carrier::Transport(far_end.clone()))]);
     tokio::time::sleep(Duration::from_secs(14)).await;
-    let now = engine.dlq.bulk(&before.id).await.unwrap().unwrap().done;
-    assert_eq!(now, before.done, "another node may still have it");
+    let now = engine.dlq.bulk(&before.id).await.unwrap().unwrap().figures.done;
+    assert_eq!(now, before.figures.done, "another node may still have it");
     tokio::time::sleep(Duration::from_secs(20)).await;
     let bulk = engine.dlq.bulk(&before.id).await.unwrap().unwrap();
-    assert_eq!((bulk.state, bulk.done), (BulkState::Done, 4));
+    assert_eq!((bulk.state, bulk.figures.done), (BulkState::Done, 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +241,7 @@ async fn two_at_once_over_the_same_entries_deliver_each_once() {
     let first = start(&engine, order(BulkAct::Replay)).await;
     let second = start(&engine, order(BulkAct::Replay)).await;
     let (first, second) = (ended(&engine, &first.id).await, ended(&engine, &second.id).await);
-    assert_eq!(first.done + second.done, 20, "{first:?} {second:?}");
+    assert_eq!(first.figures.done + second.figures.done, 20, "{first:?} {second:?}");
     for name in &names {
         given.until(name, Status::Sent).await;
         assert_eq!(given.view(name).await.job.progress.replays, 1);
@@ -248,7 +255,7 @@ async fn a_person_stops_it_and_what_it_did_stays_done() {
     let engine = given.mail(&second_time_lucky());
     bury(&given, &engine, &["a", "b", "c"]).await;
     let bulk = start(&engine, BulkOrder { rate_per_second: Some(1), ..order(BulkAct::Replay) }).await;
-    when(&engine, &bulk.id, |bulk| bulk.done >= 1).await;
+    when(&engine, &bulk.id, |bulk| bulk.figures.done >= 1).await;
     let stopped = engine.dlq.stop_bulk(&bulk.id, Some("rui")).await.unwrap().unwrap();
     assert_eq!(
         (stopped.state, stopped.stopped_because.as_deref()),
@@ -257,7 +264,7 @@ async fn a_person_stops_it_and_what_it_did_stays_done() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let after = engine.dlq.bulk(&bulk.id).await.unwrap().unwrap();
     assert_eq!(after.state, BulkState::Stopped);
-    assert!(after.done < 3, "{after:?}");
+    assert!(after.figures.done < 3, "{after:?}");
     let again = engine.dlq.stop_bulk(&bulk.id, Some("ana")).await.unwrap().unwrap();
     assert_eq!(again, after, "stopping twice changes nothing");
     assert!(engine.dlq.stop_bulk("rpl_nobody", None).await.unwrap().is_none());
@@ -269,7 +276,7 @@ async fn w3_many_are_discarded_with_a_reason_on_the_trail_of_each() {
     let engine = given.mail(&second_time_lucky());
     bury(&given, &engine, &["a", "b"]).await;
     let bulk = start(&engine, order(BulkAct::Discard)).await;
-    assert_eq!(ended(&engine, &bulk.id).await.done, 2);
+    assert_eq!(ended(&engine, &bulk.id).await.figures.done, 2);
     for name in ["a", "b"] {
         assert_eq!(given.view(name).await.status, Status::Discarded);
         let trail = given.store.audit(&JobId::new(name).unwrap()).await.unwrap();
@@ -310,7 +317,7 @@ async fn named_ids_and_filters_hold_together() {
 
     let bulk = start(&engine, BulkOrder { filter, ..order(BulkAct::Replay) }).await;
     let bulk = ended(&engine, &bulk.id).await;
-    assert_eq!((bulk.total, bulk.done), (2, 2));
+    assert_eq!((bulk.figures.total, bulk.figures.done), (2, 2));
     given.until("a", Status::Sent).await;
     assert_eq!(dead(&given, "b").await, Some(DeadLetterState::Dead));
 }
@@ -325,9 +332,9 @@ async fn where_nothing_can_be_delivered_it_fails_soon_and_names_a_few() {
     let engine = given.engine([route("mail", Carrier::Missing("give it a provider".to_owned()))]);
     let bulk = start(&engine, order(BulkAct::Replay)).await;
     let bulk = ended(&engine, &bulk.id).await;
-    assert_eq!((bulk.state, bulk.done), (BulkState::Failed, 0));
-    assert_eq!(bulk.failures.len(), FAILURES_NAMED_MAX);
-    assert!(bulk.failed < 60, "it does not walk on through sixty: {}", bulk.failed);
+    assert_eq!((bulk.state, bulk.figures.done), (BulkState::Failed, 0));
+    assert_eq!(bulk.figures.failures.len(), FAILURES_NAMED_MAX);
+    assert!(bulk.figures.failed < 60, "it does not walk on through sixty: {}", bulk.figures.failed);
     assert!(bulk.stopped_because.unwrap().contains("give it a provider"));
 }
 
@@ -336,7 +343,7 @@ async fn only_a_few_run_at_a_time() {
     let given = Given::new();
     let engine = given.mail(&second_time_lucky());
     bury(&given, &engine, &["a", "b"]).await;
-    engine.gate.pause_provider("mail", None, None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Pause, None, None).await.unwrap();
     let slow = || BulkOrder { canary: Some(1), rate_per_second: Some(1), ..order(BulkAct::Replay) };
     // The first canary takes one entry and the second the other: both wait, and the rest has nothing to do.
     for _ in 0..2 {

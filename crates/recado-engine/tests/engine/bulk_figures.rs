@@ -123,15 +123,28 @@ fn story(seed: u64, seen: &mut Seen) {
             seen.lost_answers += faulty.fired(Verb::KvWriteAnswer);
             for bulk in engine.dlq.bulks().await.unwrap() {
                 let start = begun.iter().find(|start| start.id == bulk.id).unwrap();
-                let told = bulk.done + bulk.skipped + bulk.failed + bulk.left();
-                assert_eq!((told, bulk.total), (start.total, start.total), "seed {seed}: {bulk:?}");
+                let told =
+                    bulk.figures.done + bulk.figures.skipped + bulk.figures.failed + bulk.figures.left();
+                assert_eq!(
+                    (told, bulk.figures.total),
+                    (start.figures.total, start.figures.total),
+                    "seed {seed}: {bulk:?}"
+                );
                 let records = on_record(given, &bulk, entries).await;
-                assert!(bulk.done <= records, "seed {seed}: {bulk:?}");
-                seen.uncounted += records - bulk.done;
+                assert!(bulk.figures.done <= records, "seed {seed}: {bulk:?}");
+                seen.uncounted += records - bulk.figures.done;
                 if is_last {
-                    assert_eq!((bulk.state, bulk.left()), (BulkState::Done, 0), "seed {seed}: {bulk:?}");
-                    assert_eq!((bulk.done, bulk.failed), (records, 0), "seed {seed}: {bulk:?}");
-                    seen.skipped += bulk.skipped;
+                    assert_eq!(
+                        (bulk.state, bulk.figures.left()),
+                        (BulkState::Done, 0),
+                        "seed {seed}: {bulk:?}"
+                    );
+                    assert_eq!(
+                        (bulk.figures.done, bulk.figures.failed),
+                        (records, 0),
+                        "seed {seed}: {bulk:?}"
+                    );
+                    seen.skipped += bulk.figures.skipped;
                 }
             }
         });
@@ -163,11 +176,11 @@ fn a_stopped_bulk_act_says_what_it_left() {
         bury(given, &engine, &["job-0", "job-1", "job-2"]).await;
         let slow = BulkOrder { rate_per_second: Some(1), ..order(BulkAct::Replay) };
         let bulk = engine.dlq.start_bulk(slow).await.unwrap().unwrap();
-        assert_eq!((bulk.total, bulk.left()), (3, 3));
+        assert_eq!((bulk.figures.total, bulk.figures.left()), (3, 3));
         given.until("job-2", Status::Sent).await;
         engine.dlq.stop_bulk(&bulk.id, Some("rui")).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
         let bulk = engine.dlq.bulk(&bulk.id).await.unwrap().unwrap();
-        assert_eq!((bulk.state, bulk.done, bulk.left()), (BulkState::Stopped, 1, 2));
+        assert_eq!((bulk.state, bulk.figures.done, bulk.figures.left()), (BulkState::Stopped, 1, 2));
     });
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{JobId, Status};
-use recado_engine::{Carrier, Engine, Submission};
+use recado_engine::{Carrier, Engine, RouteAct, Submission};
 use recado_store::StoreError;
 use recado_store_conformance::faulty::Verb;
 
@@ -119,14 +119,14 @@ async fn a_route_that_is_held_back_tells_by_what_and_for_how_long() {
     let given = Given::new();
     let engine = given.mail(&Arc::new(Scripted::new(&["ok"])));
 
-    engine.gate.pause_route("mail", None, None).await.unwrap();
+    engine.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
     submit(&engine, submission("a")).await;
     pass(400).await;
     let waiting = r#"recado_queue_jobs{route="mail",status="queued"}"#;
     assert_eq!(sample(&engine, waiting).await, 1.0);
     let age = sample(&engine, r#"recado_queue_oldest_due_age_seconds{route="mail"}"#).await;
     assert_eq!(age, 0.0, "a pause on purpose is no delay");
-    engine.gate.resume_route("mail", None, None).await.unwrap();
+    engine.gate.act_on_route("mail", RouteAct::Resume, None, None).await.unwrap();
     given.until("a", Status::Sent).await;
     assert_eq!(sample(&engine, r#"recado_lane_holds_total{route="mail",reason="pause"}"#).await, 1.0);
     let held = sample(&engine, r#"recado_lane_held_seconds_total{route="mail",reason="pause"}"#).await;

@@ -9,7 +9,7 @@ use recado_core::limit::Rate;
 use recado_core::{AttemptResult, CompanyId, EventKind, Fault, NetworkKind, RouteName, Status};
 use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
 use recado_engine::admission::tenant_limits::TermsChange;
-use recado_engine::{Carrier, Engine, Parts, Random, Route, Routes, Submission};
+use recado_engine::{Carrier, Engine, Parts, ProviderAct, Random, Route, Routes, Submission};
 
 use crate::flaky::{BREAKER, Flaky, protected, sleep, to, with_breaker};
 use crate::given::{Given, Scripted, route, settings, submission, submit};
@@ -37,7 +37,7 @@ async fn f1_jobs_of_an_open_provider_wait_and_spend_no_attempt() {
     }
     assert_eq!(untouched, 42, "parked without spending an attempt");
     let opened = loop {
-        let event = heard.told.recv().await.unwrap();
+        let event = heard.receiver.recv().await.unwrap();
         if event.kind == EventKind::CircuitBreakerOpened {
             break event;
         }
@@ -285,10 +285,22 @@ async fn a_breaker_that_a_person_opened_stays_open_until_a_person_closes_it() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::default());
     let engine = given.mail(&far_end);
-    engine.gate.open_breaker("mail", "maintenance", Some("ana")).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("maintenance"), Some("ana"))
+        .await
+        .unwrap()
+        .unwrap();
     let terms_less = engine.gate.provider_view("mail").unwrap();
     assert!(terms_less.breaker.held_open);
-    assert!(engine.gate.open_breaker("unknown", "x", None).await.unwrap().is_none());
+    assert!(
+        engine
+            .gate
+            .act_on_provider("unknown", ProviderAct::OpenBreaker, Some("x"), None)
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,7 +308,12 @@ async fn a_paused_provider_is_asked_by_nobody_and_a_restart_keeps_it_so() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::default());
     let engine = given.mail(&far_end);
-    engine.gate.pause_provider("mail", Some("audit"), Some("ana")).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::Pause, Some("audit"), Some("ana"))
+        .await
+        .unwrap()
+        .unwrap();
     submit(&engine, submission("a")).await;
     sleep(60).await;
     assert_eq!(far_end.count(), 0);
@@ -309,7 +326,7 @@ async fn a_paused_provider_is_asked_by_nobody_and_a_restart_keeps_it_so() {
     let engine = Engine::start(parts);
     sleep(60).await;
     assert_eq!(far_end.count(), 0);
-    engine.gate.resume_provider("mail", None, None).await.unwrap().unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Resume, None, None).await.unwrap().unwrap();
     given.until("a", Status::Sent).await;
 }
 
@@ -402,7 +419,12 @@ async fn workers_are_held_back_like_everybody() {
     let given = Given::new();
     let engine = protected(&given, vec![route("work", Carrier::Workers)], &[("work", with_breaker())]);
     submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;
-    engine.gate.open_breaker("work", "closed", None).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("work", ProviderAct::OpenBreaker, Some("closed"), None)
+        .await
+        .unwrap()
+        .unwrap();
     let request = recado_engine::attempt::worker_leases::LeaseRequest {
         routes: vec![RouteName::new("work").unwrap()],
         max: 10,
@@ -411,7 +433,12 @@ async fn workers_are_held_back_like_everybody() {
         worker_id: "w".into(),
     };
     assert!(engine.attempts.lease(&request).await.unwrap().is_empty());
-    engine.gate.close_breaker("work", "open again", None).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("work", ProviderAct::CloseBreaker, Some("open again"), None)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(engine.attempts.lease(&request).await.unwrap().len(), 1);
 }
 

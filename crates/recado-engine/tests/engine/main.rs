@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
 
-mod aftermath;
+mod alert_rules;
 mod alerts;
 mod archive;
 mod auto_replay;
@@ -10,28 +10,28 @@ mod bulk;
 mod bulk_figures;
 mod calls;
 mod claims;
-mod closed_off;
 mod crashes;
 mod damage;
+mod deferrals;
 mod erasure;
 mod figures;
 mod flaky;
 mod given;
-mod held_up;
 mod lanes;
 mod late;
 mod leases;
 mod lives;
 mod nodes;
+mod open_breaker_fallback;
 mod operators;
 mod outage;
 mod pins;
+mod post_settle;
 mod receivers;
 mod replays;
-mod ringing;
 mod shaky;
+mod shared;
 mod shortage;
 mod stops;
-mod together;
 mod trail;
 mod workers;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use recado_core::{CompanyId, RouteName, Status};
 use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::duties::nodes::{Health, Node, NodeInfo};
-use recado_engine::{Carrier, Clock, Engine, Parts, Random, Routes, Settings};
+use recado_engine::{Carrier, Clock, Engine, Parts, ProviderAct, Random, RouteAct, Routes, Settings};
 use recado_store::{KvWrite, Namespace, StoreError, Wakes};
 use recado_store_conformance::faulty::{FaultyStore, Verb};
 
@@ -46,7 +46,7 @@ async fn a_node_alone_tells_of_itself_and_writes_nothing() {
     pass(30).await;
     let [only] = &nodes(&engine).await[..] else { panic!("there are others") };
     assert_eq!((&*only.id, only.health), ("node-1", Health::Ok));
-    assert_eq!((only.running, only.ended_last_minute, only.share_percent), (0, 1, 100.0));
+    assert_eq!((only.beat.running, only.beat.ended_last_minute, only.share_percent), (0, 1, 100.0));
     assert_eq!(store.fired(Verb::KvWrite), 0, "it wrote nothing");
 }
 
@@ -67,13 +67,13 @@ async fn each_node_sees_all_of_them_and_their_shares_of_the_work() {
         let [one, other] = &nodes(engine).await[..] else { panic!("not two") };
         assert_eq!((&*one.id, &*other.id), ("node-1", "node-2"));
         assert_eq!((one.health, other.health), (Health::Ok, Health::Ok));
-        assert_eq!((&*other.host, other.listen.as_deref()), ("mail-1", Some("10.0.0.5:7400")));
-        assert!(other.last_seen_at > other.started_at, "it was heard of once");
-        assert_eq!(one.ended_last_minute + other.ended_last_minute, 40);
+        assert_eq!((&*other.beat.host, other.beat.listen.as_deref()), ("mail-1", Some("10.0.0.5:7400")));
+        assert!(other.beat.seen_at > other.beat.started_at, "it was heard of once");
+        assert_eq!(one.beat.ended_last_minute + other.beat.ended_last_minute, 40);
         assert!((one.share_percent + other.share_percent - 100.0).abs() < 0.001);
     }
     pass(70).await;
-    assert!(nodes(&first).await.iter().all(|node| node.ended_last_minute == 0), "a minute has passed");
+    assert!(nodes(&first).await.iter().all(|node| node.beat.ended_last_minute == 0), "a minute has passed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +90,7 @@ async fn a_node_that_stops_says_so_while_it_does_and_then_takes_its_leave() {
     job.route = "letters".to_owned();
     submit(&goes, job).await;
     pass(6).await;
-    assert_eq!(nodes(&stays).await[1].running, 1);
+    assert_eq!(nodes(&stays).await[1].beat.running, 1);
     let stopping = tokio::spawn(async move { goes.stop().await });
     pass(1).await;
     assert_eq!(health(&stays).await[1], ("node-2".to_owned(), Health::Stopping));
@@ -125,7 +125,7 @@ async fn a_node_reads_what_others_wrote_and_nothing_when_they_wrote_nothing() {
     assert!(before > 0, "it never read");
     pass(20).await;
     assert_eq!(store.reads_of("routes"), before, "nothing has changed but the signs of life");
-    says.gate.pause_route("mail", None, None).await.unwrap();
+    says.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
     pass(2).await;
     assert_eq!(store.reads_of("routes"), before + 1, "something has");
     assert!(hears.gate.pause_of(&RouteName::new("mail").unwrap()).is_some());
@@ -147,8 +147,8 @@ async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_he
         [provider, engine.gate.pause_of(&mail).is_some(), engine.gate.tenant_terms("acme").paused]
     };
     let provider = first.gate.provider_views().remove(0).name;
-    first.gate.pause_provider(&provider, None, None).await.unwrap();
-    first.gate.pause_route("mail", None, None).await.unwrap();
+    first.gate.act_on_provider(&provider, ProviderAct::Pause, None, None).await.unwrap();
+    first.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
     first.gate.set_tenant(&acme, pause(true), None).await.unwrap();
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[true; 3]; 2]);
@@ -170,7 +170,7 @@ async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_he
     assert_eq!([&first, &second].map(paused), [[false; 3]; 2]);
 
     second.gate.set_tenant(&acme, pause(true), None).await.unwrap();
-    second.gate.pause_route("mail", None, None).await.unwrap();
+    second.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[false, true, true]; 2]);
 }

@@ -8,7 +8,7 @@ use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
 use recado_engine::admission::tenant_limits::{TenantTerms, TermsChange};
 use recado_engine::attempt::calls::{Call, Called};
 use recado_engine::attempt::worker_leases::LeaseRequest;
-use recado_engine::{Carrier, HoldCause, LimitKind, PauseScope, Route, Submission};
+use recado_engine::{Carrier, HoldCause, LimitKind, PauseScope, ProviderAct, Route, RouteAct, Submission};
 use recado_store::{StoreError, Wakes};
 use recado_store_conformance::faulty::Verb;
 
@@ -25,8 +25,10 @@ async fn a_paused_route_waits_alone_and_a_restart_keeps_it_so() {
     let flaky = Arc::new(Flaky::default());
     let other = || Route { provider: "mail".into(), ..route("other", mail(&flaky).carrier) };
     let engine = protected(&given, vec![mail(&flaky), other()], &[]);
-    assert!(engine.gate.pause_route("mail", Some("wrong template"), Some("ana")).await.unwrap());
-    assert!(!engine.gate.pause_route("unknown", None, None).await.unwrap());
+    assert!(
+        engine.gate.act_on_route("mail", RouteAct::Pause, Some("wrong template"), Some("ana")).await.unwrap()
+    );
+    assert!(!engine.gate.act_on_route("unknown", RouteAct::Pause, None, None).await.unwrap());
     submit(&engine, submission("a")).await;
     submit(&engine, Submission { route: "other".to_owned(), ..submission("b") }).await;
     given.until("b", Status::Sent).await;
@@ -42,7 +44,7 @@ async fn a_paused_route_waits_alone_and_a_restart_keeps_it_so() {
     assert_eq!((pause.reason.as_deref(), pause.actor.as_deref()), (Some("wrong template"), Some("ana")));
     sleep(60).await;
     assert_eq!(flaky.count(), 1);
-    engine.gate.resume_route("mail", None, None).await.unwrap();
+    engine.gate.act_on_route("mail", RouteAct::Resume, None, None).await.unwrap();
     given.until("a", Status::Sent).await;
 }
 
@@ -51,7 +53,7 @@ async fn a_worker_that_polls_a_paused_route_gets_its_jobs_as_soon_as_it_goes_on(
     let given = Given::new();
     let engine = protected(&given, vec![route("work", Carrier::Workers)], &[]);
     submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;
-    engine.gate.pause_route("work", None, None).await.unwrap();
+    engine.gate.act_on_route("work", RouteAct::Pause, None, None).await.unwrap();
     let request = LeaseRequest {
         routes: vec![recado_core::RouteName::new("work").unwrap()],
         max: 10,
@@ -62,7 +64,7 @@ async fn a_worker_that_polls_a_paused_route_gets_its_jobs_as_soon_as_it_goes_on(
     let asked_at = engine.now();
     let (leases, ()) = tokio::join!(engine.attempts.lease(&request), async {
         sleep(10).await;
-        engine.gate.resume_route("work", None, None).await.unwrap();
+        engine.gate.act_on_route("work", RouteAct::Resume, None, None).await.unwrap();
     });
     assert_eq!(leases.unwrap().len(), 1);
     assert!(engine.now().since(asked_at) < Duration::from_secs(11));
@@ -73,12 +75,20 @@ async fn every_act_of_an_operator_is_on_record_with_who_and_why() {
     let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
-    engine.gate.open_breaker("mail", "their maintenance", Some("ana")).await.unwrap();
-    engine.gate.close_breaker("mail", "they are back", Some("ana")).await.unwrap();
-    engine.gate.pause_provider("mail", Some("new key"), Some("bea")).await.unwrap();
-    engine.gate.resume_provider("mail", None, Some("bea")).await.unwrap();
-    engine.gate.pause_route("mail", Some("template"), Some("rui")).await.unwrap();
-    engine.gate.resume_route("mail", None, Some("rui")).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), Some("ana"))
+        .await
+        .unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::CloseBreaker, Some("they are back"), Some("ana"))
+        .await
+        .unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Pause, Some("new key"), Some("bea")).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Resume, None, Some("bea")).await.unwrap();
+    engine.gate.act_on_route("mail", RouteAct::Pause, Some("template"), Some("rui")).await.unwrap();
+    engine.gate.act_on_route("mail", RouteAct::Resume, None, Some("rui")).await.unwrap();
     let reason = Some("pays for it".into());
     let change = TermsChange { weight: Some(3), max_per_minute: Some(Some(60)), paused: Some(true), reason };
     engine.gate.set_tenant(&acme(), change, Some("ana")).await.unwrap();
@@ -117,10 +127,16 @@ async fn an_act_that_the_store_has_is_on_record_and_one_that_it_has_not_is_not()
         store.fail(verb, 0, 3, gone());
         let recorded = || store.recorded().len();
         let before = recorded();
-        assert!(engine.gate.open_breaker("mail", "their maintenance", Some("ana")).await.is_err());
+        assert!(
+            engine
+                .gate
+                .act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), Some("ana"))
+                .await
+                .is_err()
+        );
         assert_eq!(recorded() - before, kept, "{verb:?}: breaker");
         let before = recorded();
-        assert!(engine.gate.pause_route("mail", None, Some("ana")).await.is_err());
+        assert!(engine.gate.act_on_route("mail", RouteAct::Pause, None, Some("ana")).await.is_err());
         assert_eq!(recorded() - before, kept, "{verb:?}: route");
         let before = recorded();
         let change = TermsChange { weight: Some(2), ..TermsChange::default() };
@@ -184,9 +200,9 @@ async fn whatever_holds_a_companys_jobs_back_holds_its_calls_back() {
         Called::Unavailable { failure, .. } => failure.code.unwrap().to_string(),
         other => panic!("{other:?}"),
     };
-    engine.gate.pause_route("mail", None, None).await.unwrap();
+    engine.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
     assert_eq!(refused().await, "PAUSED");
-    engine.gate.resume_route("mail", None, None).await.unwrap();
+    engine.gate.act_on_route("mail", RouteAct::Resume, None, None).await.unwrap();
     let bound = TermsChange { max_per_minute: Some(Some(1)), ..TermsChange::default() };
     engine.gate.set_tenant(&acme(), bound, None).await.unwrap();
     assert!(matches!(engine.attempts.call(call()).await.unwrap().unwrap(), Called::Answered { .. }));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use recado_core::breaker::BreakerTerms;
 use recado_core::{AttemptResult, Fault, JobId, NetworkKind, Status};
 use recado_engine::admission::provider::ProviderTerms;
-use recado_engine::{Carrier, Engine, Route};
+use recado_engine::{Carrier, Engine, ProviderAct, Route};
 
 use crate::crashes::take_for_and_vanish;
 use crate::flaky::{BREAKER, Flaky, mail, protected, restarted, sleep};
@@ -115,7 +115,14 @@ async fn a_job_that_waits_for_its_provider_says_so_and_holds_no_other_back() {
     let engine = protected(&given, vec![with_backup(&first, &second)], &opens_at_once());
     submit(&engine, submission("a")).await;
     once_tried(&given, "a", 1).await;
-    assert!(engine.gate.pause_provider("mail", Some("maintenance"), Some("ana")).await.unwrap().is_some());
+    assert!(
+        engine
+            .gate
+            .act_on_provider("mail", ProviderAct::Pause, Some("maintenance"), Some("ana"))
+            .await
+            .unwrap()
+            .is_some()
+    );
     sleep(60).await;
     let before = given.view("a").await.job.progress.deferrals;
     sleep(600).await;
@@ -129,7 +136,7 @@ async fn a_job_that_waits_for_its_provider_says_so_and_holds_no_other_back() {
     assert_eq!(given.view("b").await.status, Status::Sent, "it waits alone");
     assert_eq!(second.count(), 1);
 
-    engine.gate.resume_provider("mail", None, None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Resume, None, None).await.unwrap();
     *first.answer.lock() = None;
     given.until("a", Status::Sent).await;
     assert_eq!(second.count(), 1);

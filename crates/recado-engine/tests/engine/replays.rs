@@ -9,7 +9,7 @@ use recado_core::breaker::BreakerTerms;
 use recado_core::{AuditKind, DeadLetterState, JobId, Payload, Status};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::dlq::operator::Replay;
-use recado_engine::{Carrier, Engine, Parts, Random, Routes, Settings};
+use recado_engine::{Carrier, Engine, Parts, ProviderAct, Random, Routes, Settings};
 use recado_store::Cancelled;
 
 use crate::bulk::bury;
@@ -38,8 +38,12 @@ async fn g7_a_replay_while_the_provider_is_open_waits_longer_than_a_job_would_an
     let far_end = Arc::new(Scripted::new(&["550", "ok"]));
     let engine = with_breaker(&given, &far_end);
     bury(&given, &engine, &["a"]).await;
-    engine.gate.open_breaker("mail", "provider says come back on Monday", None).await.unwrap();
-    engine.gate.pause_provider("mail", Some("until Monday"), None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("provider says come back on Monday"), None)
+        .await
+        .unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Pause, Some("until Monday"), None).await.unwrap();
     assert_eq!(engine.dlq.replay(&id("a"), None, None, None).await.unwrap(), Replay::Started);
     // A job that was not replayed would be dead after an hour.
     tokio::time::sleep(HOUR * 9).await;
@@ -48,8 +52,8 @@ async fn g7_a_replay_while_the_provider_is_open_waits_longer_than_a_job_would_an
     let entry = given.store.dead_letter(&id("a")).await.unwrap().unwrap();
     assert_eq!(entry.state, DeadLetterState::Replaying, "in sight all the time");
 
-    engine.gate.resume_provider("mail", None, None).await.unwrap();
-    engine.gate.close_breaker("mail", "it is Monday", None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Resume, None, None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::CloseBreaker, Some("it is Monday"), None).await.unwrap();
     given.until("a", Status::Sent).await;
     assert_eq!(far_end.count(), 2);
     assert!(given.store.dead_letter(&id("a")).await.unwrap().is_none(), "removed only after success");
@@ -100,7 +104,7 @@ async fn g7_corrected_data_is_checked_and_the_original_stays_until_it_is_deliver
     let answer = engine.dlq.replay(&id("a"), Some(wrong), None, None).await.unwrap();
     assert!(matches!(answer, Replay::InvalidData(faults) if faults.len() == 1));
 
-    engine.gate.pause_provider("mail", None, None).await.unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::Pause, None, None).await.unwrap();
     let right = Payload::new(r#"{"text":"corrected"}"#).unwrap();
     assert_eq!(engine.dlq.replay(&id("a"), Some(right.clone()), None, None).await.unwrap(), Replay::Started);
     let entry = given.store.dead_letter(&id("a")).await.unwrap().unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use recado_core::Status;
 use recado_engine::engine::LAST_STEP_MAX;
-use recado_engine::{Carrier, EngineError, Submission};
+use recado_engine::{Carrier, EngineError, RouteAct, Submission};
 use recado_store::StoreError;
 use recado_store_conformance::faulty::Verb;
 use tokio::time::Instant;
@@ -66,7 +66,7 @@ async fn a_stop_ends_within_its_grace_when_outcomes_cannot_be_written_and_says_h
     store.fail(Verb::Settle, 0, 1_000_000, StoreError::Unavailable("gone".to_owned()));
     submit(&engine, submission("sent")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    engine.gate.pause_route("mail", None, None).await.unwrap();
+    engine.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
     submit(&engine, Submission { ttl: Some(Duration::from_secs(1)), ..submission("overdue") }).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = Instant::now();

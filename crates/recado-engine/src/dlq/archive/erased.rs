@@ -10,7 +10,7 @@ use recado_audit::{Content, Erasure, Identity, Order, Query, Subject};
 use recado_core::{AuditKind, Job, Timestamp};
 
 use crate::dlq::DeadLetters;
-use crate::error::{EngineError, TrailError};
+use crate::error::{Result, TrailError};
 
 /// Erasures that are read at a time.
 const PAGE_RECORDS: usize = 1_000;
@@ -20,7 +20,7 @@ const PAGE_RECORDS: usize = 1_000;
 pub(super) struct Forgotten(Vec<(u64, Timestamp, Erasure)>);
 
 impl DeadLetters {
-    pub(super) async fn forgotten(&self) -> Result<Forgotten, EngineError> {
+    pub(super) async fn forgotten(&self) -> Result<Forgotten> {
         let Some(dir) = self.trail_dir.clone() else { return Ok(Forgotten::default()) };
         if !dir.is_dir() {
             return Ok(Forgotten::default());

@@ -12,7 +12,7 @@ use recado_store::{Adopted, JobSnapshot, KvWrite, Namespace};
 use super::last_change;
 use super::line::{self, Read};
 use crate::dlq::DeadLetters;
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// Lines that one import takes to the store at a time.
 const IMPORT_ENTRIES: usize = 100;
@@ -44,51 +44,44 @@ pub enum Imported {
     Unreadable(String),
 }
 
-/// A line that could be read.
-struct ImportLine<'a> {
-    read: Read,
-    /// Its digest.
-    key: String,
-    /// Its place among the answers.
-    at: usize,
-    actor: Option<&'a str>,
-}
-
-/// Entries that are on their way to the store together.
-#[derive(Default)]
-struct Taken {
-    /// The place of each among the answers, and its line's digest.
-    places: Vec<(usize, String)>,
-    transfers: Vec<JobSnapshot>,
-}
-
 impl DeadLetters {
     /// Brings dead letters back, each for as long again as it was kept. Answers in order, once all that is taken is
     /// durable. Twice is harmless: a line is taken once.
-    pub async fn import_dead_letters(
-        &self,
-        lines: &[&str],
-        actor: Option<&str>,
-    ) -> Result<Vec<Imported>, EngineError> {
+    pub async fn import_dead_letters(&self, lines: &[&str], actor: Option<&str>) -> Result<Vec<Imported>> {
         let forgotten = self.forgotten().await?;
         let mut answers = Vec::with_capacity(lines.len());
         for lines in lines.chunks(IMPORT_ENTRIES) {
             let mut room = self.room().await?;
-            let mut taken = Taken::default();
+            // Entries on their way to the store, and the place of each among the answers with its line's digest.
+            let (mut places, mut taken) = (Vec::new(), Vec::new());
             for line in lines {
+                let key = digest(line);
                 let answer = match line::read(line) {
                     Err(what) => Imported::Unreadable(what),
-                    Ok(read) => match forgotten.recorded_as(&read.transfer.job) {
-                        Some(recorded_as) => Imported::Erased { id: read.transfer.job.id, recorded_as },
-                        None => {
-                            let taking = ImportLine { read, key: digest(line), at: answers.len(), actor };
-                            self.consider(taking, &mut room, &mut taken).await?
+                    Ok(read) => {
+                        let id = read.transfer.job.id.clone();
+                        if let Some(recorded_as) = forgotten.recorded_as(&read.transfer.job) {
+                            Imported::Erased { id, recorded_as }
+                        } else {
+                            match self.returning(read, &key, &taken, actor).await? {
+                                Some(_) if room == 0 => {
+                                    Imported::NoRoom { id, max_size: self.terms.max_size }
+                                }
+                                Some(transfer) => {
+                                    room -= 1;
+                                    places.push((answers.len(), key));
+                                    taken.push(transfer);
+                                    // Until the store has it.
+                                    Imported::Known(id)
+                                }
+                                None => Imported::Known(id),
+                            }
                         }
-                    },
+                    }
                 };
                 answers.push(answer);
             }
-            self.take_back(taken, &mut answers).await?;
+            self.take_back(places, taken, &mut answers).await?;
         }
         let imported = answers.iter().filter(|answer| matches!(answer, Imported::Done(_))).count();
         if imported > 0 {
@@ -98,75 +91,72 @@ impl DeadLetters {
     }
 
     /// Entries that fit before the oldest would be archived.
-    async fn room(&self) -> Result<u64, EngineError> {
+    async fn room(&self) -> Result<u64> {
         let terms = &self.terms;
         if terms.archive.is_none() {
             return Ok(u64::MAX);
         }
-        Ok(terms.max_size.saturating_sub(self.store.counts(self.clock.now()).await?.dead_letters))
+        Ok(terms.max_size.saturating_sub(self.store.counts(self.env.now()).await?.dead_letters))
     }
 
-    /// Looks at one line. What is to be taken is known until the store has it.
-    async fn consider(
+    async fn take_back(
         &self,
-        line: ImportLine<'_>,
-        room: &mut u64,
-        taken: &mut Taken,
-    ) -> Result<Imported, EngineError> {
-        let ImportLine { read, key, at, actor } = line;
-        let id = read.transfer.job.id.clone();
-        let from = if read.is_export { "an export" } else { "an archive" };
-        let is_known = taken.transfers.iter().any(|other| other.job.id == id)
-            || self.store.kv_get(NAMESPACE, &key, self.clock.now()).await?.is_some();
-        let returning = if is_known { None } else { self.may_return(read).await? };
-        let Some(transfer) = returning else { return Ok(Imported::Known(id)) };
-        if *room == 0 {
-            return Ok(Imported::NoRoom { id, max_size: self.terms.max_size });
-        }
-        *room -= 1;
-        taken.places.push((at, key));
-        taken.transfers.push(self.renewed(transfer, from, actor));
-        Ok(Imported::Known(id))
-    }
-
-    async fn take_back(&self, taken: Taken, answers: &mut [Imported]) -> Result<(), EngineError> {
-        if taken.transfers.is_empty() {
+        places: Vec<(usize, String)>,
+        taken: Vec<JobSnapshot>,
+        answers: &mut [Imported],
+    ) -> Result<()> {
+        if taken.is_empty() {
             return Ok(());
         }
-        let now = self.clock.now();
-        let mut notes = Vec::new();
-        for ((at, key), adopted) in taken.places.into_iter().zip(self.store.adopt(taken.transfers).await?) {
+        let now = self.env.now();
+        let mut marks = Vec::new();
+        for ((at, key), adopted) in places.into_iter().zip(self.store.adopt(taken).await?) {
             if adopted == Adopted::Done
                 && let Imported::Known(id) = answers[at].clone()
             {
                 answers[at] = Imported::Done(id);
-                notes.push(imported(key, now));
+                marks.push(imported(key, now));
             }
         }
-        self.store.kv_write(notes, now).await?;
+        self.store.kv_write(marks, now).await?;
         Ok(())
     }
 
-    /// The entry, if its job is forgotten here or was given up in a way that this line may undo. With its whole trail.
-    async fn may_return(&self, read: Read) -> Result<Option<JobSnapshot>, EngineError> {
-        let Read { mut transfer, is_export } = read;
-        let Some(view) = self.store.job(&transfer.job.id, self.clock.now()).await? else {
-            return Ok(Some(transfer));
-        };
-        let trail = self.store.audit(&view.job.id).await?;
-        let archived = last_change(&trail).is_some_and(|last| last.kind == AuditKind::DeadLetterArchived);
-        transfer.archived = trail.len();
-        transfer.audit = trail;
-        Ok((view.status == Status::Discarded && (archived || is_export)).then_some(transfer))
+    /// Returns the entry with its whole trail, if it may come back: its line did not before, and its job is forgotten here
+    /// or was given up in a way that this line may undo.
+    async fn returning(
+        &self,
+        Read { mut transfer, is_export }: Read,
+        key: &str,
+        taken: &[JobSnapshot],
+        actor: Option<&str>,
+    ) -> Result<Option<JobSnapshot>> {
+        let (id, now) = (&transfer.job.id, self.env.now());
+        if taken.iter().any(|other| other.job.id == *id)
+            || self.store.kv_get(NAMESPACE, key, now).await?.is_some()
+        {
+            return Ok(None);
+        }
+        if let Some(view) = self.store.job(id, now).await? {
+            transfer.audit = self.store.audit(id).await?;
+            transfer.archived = transfer.audit.len();
+            let last = last_change(&transfer.audit);
+            let archived = last.is_some_and(|last| last.kind == AuditKind::DeadLetterArchived);
+            if view.status != Status::Discarded || !(archived || is_export) {
+                return Ok(None);
+            }
+        }
+        let from = if is_export { "an export" } else { "an archive" };
+        Ok(Some(self.renewed(transfer, from, actor)))
     }
 
     /// Its time begins anew, or the next round of the janitor would end it; when it came to the queue stays.
     fn renewed(&self, mut transfer: JobSnapshot, from: &str, actor: Option<&str>) -> JobSnapshot {
-        let now = self.clock.now();
+        let now = self.env.now();
         if let Some(entry) = &mut transfer.dead_letter {
             // Who wrote the line had a clock of their own.
             entry.moved_at = entry.moved_at.min(now);
-            entry.ttl = now.since(entry.moved_at) + self.routes.terms_of(&entry.route).dead_letter_ttl;
+            entry.ttl = now.since(entry.moved_at) + self.env.routes.terms_of(&entry.route).dead_letter_ttl;
         }
         // The record says how far it vouches for the entry.
         let words = match transfer.audit.is_empty() {

@@ -15,16 +15,16 @@ use recado_core::name::NAME_LEN_MAX;
 use recado_core::payload::digest_of;
 use recado_core::reason::clip;
 use recado_core::{
-    Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId,
-    Payload, Priority, Progress, Reason, RouteName, Timestamp, TraceParent,
+    AuditEvent, BodyHash, DeadLetter, DeadLetterState, Job, JobId, Payload, Priority, Progress, Timestamp,
 };
 use recado_store::{JobSnapshot, SnapshotState};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::accept::{is_reserved, wrong_length};
 
-/// The `recado` field of every line.
+/// The `recado` member of every line.
 const KIND: &str = "dead-letter";
 
 /// Written today. A reader for each earlier version stays.
@@ -33,138 +33,86 @@ const VERSION: u32 = 2;
 /// The first version whose lines have a checksum.
 const VERSION_CHECKED: u32 = 2;
 
-/// The member that is a checksum of all others, the last of its line.
-const CHECKSUM: &str = "checksum";
-
-#[derive(Deserialize)]
-struct Label {
-    recado: Box<str>,
-    version: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ArchiveLine {
-    recado: Box<str>,
-    version: u32,
-    /// The time of the export; absent in an archive's line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    exported_at: Option<Timestamp>,
-    job_id: JobId,
-    /// In exports, as readers of entries expect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    outbox_id: Option<JobId>,
-    company_id: CompanyId,
-    route: RouteName,
-    original_data: Payload,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    corrected_data: Option<Payload>,
-    failed_attempts: u32,
-    last_failure_reason: Reason,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    last_failure_code: Option<Box<str>>,
-    last_failure_timestamp: Timestamp,
-    enqueued_at: Timestamp,
-    #[serde(rename = "movedToDLQAt")]
-    moved_to_dlq_at: Timestamp,
-    ttl: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    user_id: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    correlation_id: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    traceparent: Option<TraceParent>,
-    error_classification: Class,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stack_trace: Option<Box<str>>,
-    attempts: Vec<Attempt>,
-    fingerprint: Box<str>,
-    cause: Cause,
-    /// In exports; what comes back is dead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    state: Option<DeadLetterState>,
-    priority: u8,
-    due_at: Timestamp,
-    expires_at: Timestamp,
-    attempts_started: u32,
-    attempts_spent: u32,
-    crashes: u32,
-    deferrals: u32,
-    replays: u32,
-    /// Hexadecimal.
-    body_hash: Box<str>,
-    /// For people: see the head of this file.
-    audit: Vec<AuditEvent>,
-    /// The part that was damaged in the store already when the line was written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    damage: Option<Damage>,
-    /// Hexadecimal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    checksum: Option<Box<str>>,
-}
+/// Every member that a line may have. The checksum is of all others, and the last of its line.
+const MEMBERS: &str = "recado version exportedAt jobId outboxId companyId route originalData correctedData \
+    failedAttempts lastFailureReason lastFailureCode lastFailureTimestamp enqueuedAt movedToDLQAt ttl userId \
+    correlationId traceparent errorClassification stackTrace attempts fingerprint cause state priority dueAt \
+    expiresAt attemptsStarted attemptsSpent crashes deferrals replays bodyHash audit damage checksum";
 
 /// The line of a dead letter, without its end; `None` when the job is not one. Exported at this time, or archived.
 pub fn write(transfer: &JobSnapshot, exported_at: Option<Timestamp>) -> Option<String> {
     let JobSnapshot { job, body_hash, dead_letter: Some(entry), audit, .. } = transfer else { return None };
-    let line = ArchiveLine {
-        recado: KIND.into(),
-        version: VERSION,
-        exported_at,
-        job_id: job.id.clone(),
-        outbox_id: exported_at.map(|_| job.id.clone()),
-        company_id: job.company.clone(),
-        route: job.route.clone(),
-        original_data: entry.original_data.clone(),
-        corrected_data: entry.corrected_data.clone(),
-        failed_attempts: entry.failed_attempts,
-        last_failure_reason: entry.last_failure_reason.clone(),
-        last_failure_code: entry.last_failure_code.clone(),
-        last_failure_timestamp: entry.last_failure_at,
-        enqueued_at: job.enqueued_at,
-        moved_to_dlq_at: entry.moved_at,
-        ttl: u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX),
-        user_id: job.user_id.clone(),
-        correlation_id: job.correlation_id.clone(),
-        traceparent: job.traceparent,
-        error_classification: entry.class,
-        stack_trace: entry.stack_trace.clone(),
-        attempts: entry.attempts.clone(),
-        fingerprint: entry.fingerprint.clone(),
-        cause: entry.cause,
-        state: exported_at.map(|_| entry.state),
-        priority: job.priority.level(),
-        due_at: job.due_at,
-        expires_at: job.expires_at,
-        attempts_started: job.progress.attempts_started,
-        attempts_spent: job.progress.attempts_spent,
-        crashes: job.progress.crashes,
-        deferrals: job.progress.deferrals,
-        replays: job.progress.replays,
-        body_hash: format!("{:032x}", body_hash.0).into(),
-        audit: audit.clone(),
-        damage: entry.damage(),
-        checksum: None,
-    };
-    let mut written = serde_json::to_string(&line).ok()?;
-    let checksum = checksum_of(&written).ok()?;
-    written.pop();
-    written.push_str(&format!(",\"{CHECKSUM}\":\"{checksum}\"}}"));
-    // Data stands as its sender wrote it. Line ends in JSON are only ever layout: in texts they are escaped.
-    Some(written.replace(['\n', '\r'], " "))
+    let mut line = LineWriter::default();
+    line.add("recado", KIND)?;
+    line.add("version", &VERSION)?;
+    line.add_some("exportedAt", exported_at.as_ref())?;
+    line.add("jobId", &job.id)?;
+    // As readers of entries expect it.
+    line.add_some("outboxId", exported_at.map(|_| &job.id))?;
+    line.add("companyId", &job.company)?;
+    line.add("route", &job.route)?;
+    line.add("originalData", &entry.original_data)?;
+    line.add_some("correctedData", entry.corrected_data.as_ref())?;
+    line.add("failedAttempts", &entry.failed_attempts)?;
+    line.add("lastFailureReason", &entry.last_failure_reason)?;
+    line.add_some("lastFailureCode", entry.last_failure_code.as_ref())?;
+    line.add("lastFailureTimestamp", &entry.last_failure_at)?;
+    line.add("enqueuedAt", &job.enqueued_at)?;
+    line.add("movedToDLQAt", &entry.moved_at)?;
+    line.add("ttl", &u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX))?;
+    line.add_some("userId", job.user_id.as_ref())?;
+    line.add_some("correlationId", job.correlation_id.as_ref())?;
+    line.add_some("traceparent", job.traceparent.as_ref())?;
+    line.add("errorClassification", &entry.class)?;
+    line.add_some("stackTrace", entry.stack_trace.as_ref())?;
+    line.add("attempts", &entry.attempts)?;
+    line.add("fingerprint", &entry.fingerprint)?;
+    line.add("cause", &entry.cause)?;
+    // In exports; an entry that comes back is dead.
+    line.add_some("state", exported_at.map(|_| &entry.state))?;
+    line.add("priority", &job.priority.level())?;
+    line.add("dueAt", &job.due_at)?;
+    line.add("expiresAt", &job.expires_at)?;
+    line.add("attemptsStarted", &job.progress.attempts_started)?;
+    line.add("attemptsSpent", &job.progress.attempts_spent)?;
+    line.add("crashes", &job.progress.crashes)?;
+    line.add("deferrals", &job.progress.deferrals)?;
+    line.add("replays", &job.progress.replays)?;
+    line.add("bodyHash", &format!("{:032x}", body_hash.0))?;
+    // For people: see the head of this file.
+    line.add("audit", audit)?;
+    // The part that was damaged in the store already.
+    line.add_some("damage", entry.damage().as_ref())?;
+    line.add("checksum", &format!("{:032x}", line.sum))?;
+    Some(format!("{{{}}}", line.members.join(",")))
 }
 
-/// The checksum of all members of a line but its checksum, blind to layout and to order: tools like `jq` may have
-/// taken the line through their hands.
-fn checksum_of(line: &str) -> Result<String, serde_json::Error> {
-    let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(line)?;
-    let mut sum = 0_u128;
-    for (name, value) in members.iter().filter(|(name, _)| *name != CHECKSUM) {
-        // A number out of range, which older versions took, is known by its text.
-        let of_text = |_| BodyHash(digest_of(&[name, value.get()]));
-        let hash = BodyHash::of(&Payload::from_raw(value), &[Some(name)]).unwrap_or_else(of_text);
-        sum = sum.wrapping_add(hash.0);
+/// The members of a line that is written, and the sum of their hashes.
+#[derive(Default)]
+struct LineWriter {
+    members: Vec<String>,
+    sum: u128,
+}
+
+impl LineWriter {
+    fn add<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Option<()> {
+        // Data stands as its sender wrote it. Line ends in JSON are only ever layout: in texts they are escaped.
+        let value = serde_json::to_string(value).ok()?.replace(['\n', '\r'], " ");
+        self.members.push(format!("\"{name}\":{value}"));
+        self.sum = self.sum.wrapping_add(member_hash(name, &Payload::trusted(value)));
+        Some(())
     }
-    Ok(format!("{sum:032x}"))
+
+    fn add_some<T: Serialize + ?Sized>(&mut self, name: &str, value: Option<&T>) -> Option<()> {
+        value.map_or(Some(()), |value| self.add(name, value))
+    }
+}
+
+/// Hashes a member, blind to layout and to order: tools like `jq` may have taken the line through their hands.
+fn member_hash(name: &str, value: &Payload) -> u128 {
+    // A number out of range, which older versions took, is known by its text.
+    let of_text = |_| BodyHash(digest_of(&[name, value.as_str()]));
+    BodyHash::of(value, &[Some(name)]).unwrap_or_else(of_text).0
 }
 
 /// A line that was read back.
@@ -174,150 +122,166 @@ pub struct Read {
     pub is_export: bool,
 }
 
+/// The members of a line that is read.
+struct LineReader<'a> {
+    line: &'a str,
+    members: BTreeMap<Cow<'a, str>, &'a RawValue>,
+}
+
+impl LineReader<'_> {
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, String> {
+        let Some(value) = self.members.get(name) else { return Ok(None) };
+        serde_json::from_str(value.get()).map(Some).map_err(|error| {
+            let begin = value.get().as_ptr() as usize - self.line.as_ptr() as usize;
+            incomplete(&format!("`{name}` is wrong, at column {}", begin + error.column()))
+        })
+    }
+
+    fn optional<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, String> {
+        Ok(self.read::<Option<T>>(name)?.flatten())
+    }
+
+    fn required<T: DeserializeOwned>(&self, name: &str) -> Result<T, String> {
+        self.read(name)?.ok_or_else(|| incomplete(&format!("`{name}` is missing")))
+    }
+
+    fn checksum(&self) -> String {
+        let others = self.members.iter().filter(|(name, _)| *name != "checksum");
+        let hashes = others.map(|(name, value)| member_hash(name, &Payload::from_raw(value)));
+        format!("{:032x}", hashes.fold(0_u128, u128::wrapping_add))
+    }
+}
+
 /// Reads a line back, or says what is wrong with it.
 pub fn read(line: &str) -> Result<Read, String> {
-    let label: Label = serde_json::from_str(line).map_err(|error| match error.is_data() {
+    let members = serde_json::from_str(line).map_err(|error: serde_json::Error| match error.is_data() {
         true => STRANGER.to_owned(),
-        false => unreadable(line, &error),
+        false => format!("is not JSON at column {}", error.column()),
     })?;
-    if &*label.recado != KIND {
-        return Err(STRANGER.to_owned());
-    }
-    if !(1..=VERSION).contains(&label.version) {
-        let version = label.version;
+    let line = LineReader { line, members };
+    let (kind, version) = (line.required::<Box<str>>("recado"), line.required::<u32>("version"));
+    let version = match (kind, version) {
+        (Ok(kind), Ok(version)) if &*kind == KIND => version,
+        _ => return Err(STRANGER.to_owned()),
+    };
+    if !(1..=VERSION).contains(&version) {
         return Err(format!(
             "has version {version}, this program reads up to {VERSION}; use the recado that wrote it"
         ));
     }
-    let checksum: Option<Box<str>> = checksum_of(line).ok().map(Into::into);
-    let line: ArchiveLine = serde_json::from_str(line).map_err(|error| unreadable(line, &error))?;
-    let wrong = |what: &str| format!("has {what}; take the line as it was written");
-    if let Some(what) = line.fault() {
-        return Err(wrong(what));
+    if let Some(name) = line.members.keys().find(|name| !MEMBERS.split(' ').any(|known| known == **name)) {
+        return Err(wrong(&format!("`{}`, which no dead letter has", clip(name, NAME_LEN_MAX))));
     }
-    let body_hash = u128::from_str_radix(&line.body_hash, 16)
-        .map_err(|_| wrong("a `bodyHash` that is not hexadecimal"))?;
-    let priority = Priority::new(line.priority).ok_or_else(|| wrong("a `priority` outside 1 to 9"))?;
-    if line.version >= VERSION_CHECKED && line.checksum != checksum {
+    let transfer = transfer(&line)?;
+    if version >= VERSION_CHECKED && line.optional("checksum")? != Some(line.checksum()) {
         return Err(wrong("been changed since it was written: it does not match its `checksum`"));
     }
-    let is_export = line.exported_at.is_some();
-    Ok(Read { transfer: transfer(line, BodyHash(body_hash), priority), is_export })
-}
-
-impl ArchiveLine {
-    /// A fault that no accepted job could have.
-    fn fault(&self) -> Option<&'static str> {
-        let is_odd = |id: &Option<Box<str>>| id.as_deref().is_some_and(|id| wrong_length(id).is_some());
-        let is_unreadable = |data: &Payload| BodyHash::of(data, &[]).is_err();
-        let data = [Some(&self.original_data), self.corrected_data.as_ref()];
-        let faults = [
-            (is_reserved(self.job_id.as_str()), "a `jobId` that is a word of the API's own paths"),
-            (
-                self.outbox_id.as_ref().is_some_and(|id| *id != self.job_id),
-                "an `outboxId` that is not its `jobId`",
-            ),
-            (is_odd(&self.user_id), "a `userId` that is empty or too long"),
-            (is_odd(&self.correlation_id), "a `correlationId` that is empty or too long"),
-            (data.into_iter().flatten().any(is_unreadable), "data that cannot be read"),
-        ];
-        faults.into_iter().find_map(|(there, what)| there.then_some(what))
-    }
+    Ok(Read { transfer, is_export: line.optional::<Timestamp>("exportedAt")?.is_some() })
 }
 
 /// The fault of a line that does not name its kind.
 const STRANGER: &str = "is neither an archived nor an exported dead letter: it has no `recado` and `version` that say \
     so; import a file of the dlq-archive directory, or what `recado dlq export` wrote";
 
-fn unreadable(line: &str, error: &serde_json::Error) -> String {
-    let column = error.column();
-    if !error.is_data() {
-        return format!("is not JSON at column {column}");
-    }
-    let said = error.to_string();
-    let named = |words: &str| said.strip_prefix(words).and_then(|rest| rest.split('`').next());
-    if let Some(name) = named("unknown field `") {
-        return format!(
-            "has `{}`, which no dead letter has; take the line as it was written",
-            clip(name, NAME_LEN_MAX)
-        );
-    }
-    let missing = named("missing field `");
-    // A field in the middle of which the reader stopped.
-    let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(line).unwrap_or_default();
-    let begins = |value: &RawValue| value.get().as_ptr() as usize - line.as_ptr() as usize;
-    let wrong =
-        members.iter().filter(|(_, value)| begins(value) < column).max_by_key(|(_, value)| begins(value));
-    let what = match (missing, wrong) {
-        (Some(name), _) => format!("`{name}` is missing"),
-        (None, Some((name, _))) => format!("`{name}` is wrong, at column {column}"),
-        (None, None) => format!("a field is wrong, at column {column}"),
-    };
+fn wrong(what: &str) -> String {
+    format!("has {what}; take the line as it was written")
+}
+
+fn incomplete(what: &str) -> String {
     format!("is no whole dead letter: {what}; take the line as it was written")
 }
 
-fn transfer(line: ArchiveLine, body_hash: BodyHash, priority: Priority) -> JobSnapshot {
+/// Reads the dead letter and its job. A fault that no accepted job could have is told, too.
+fn transfer(line: &LineReader<'_>) -> Result<JobSnapshot, String> {
+    // These are for people, or are set anew; they must be what they say all the same.
+    line.optional::<DeadLetterState>("state")?;
+    line.required::<Vec<AuditEvent>>("audit")?;
     let entry = DeadLetter {
-        job_id: line.job_id.clone(),
-        company: line.company_id.clone(),
-        route: line.route.clone(),
-        original_data: line.original_data.clone(),
-        corrected_data: line.corrected_data.clone(),
-        failed_attempts: line.failed_attempts,
-        last_failure_reason: line.last_failure_reason,
-        last_failure_code: line.last_failure_code,
-        last_failure_at: line.last_failure_timestamp,
-        enqueued_at: line.enqueued_at,
-        moved_at: line.moved_to_dlq_at,
-        ttl: Duration::from_millis(line.ttl),
-        user_id: line.user_id.clone(),
-        correlation_id: line.correlation_id.clone(),
-        class: line.error_classification,
-        stack_trace: line.stack_trace,
-        attempts: line.attempts.clone(),
-        fingerprint: line.fingerprint,
-        cause: line.cause,
+        job_id: line.required("jobId")?,
+        company: line.required("companyId")?,
+        route: line.required("route")?,
+        original_data: line.required("originalData")?,
+        corrected_data: line.optional("correctedData")?,
+        failed_attempts: line.required("failedAttempts")?,
+        last_failure_reason: line.required("lastFailureReason")?,
+        last_failure_code: line.optional("lastFailureCode")?,
+        last_failure_at: line.required("lastFailureTimestamp")?,
+        enqueued_at: line.required("enqueuedAt")?,
+        moved_at: line.required("movedToDLQAt")?,
+        ttl: Duration::from_millis(line.required("ttl")?),
+        user_id: line.optional("userId")?,
+        correlation_id: line.optional("correlationId")?,
+        class: line.required("errorClassification")?,
+        stack_trace: line.optional("stackTrace")?,
+        attempts: line.required("attempts")?,
+        fingerprint: line.required("fingerprint")?,
+        cause: line.required("cause")?,
         state: DeadLetterState::Dead,
         checksum: None,
     };
-    let checksum = line.damage.map(|damage| entry.matching_checksum().inverted(damage));
+    let damage = line.optional("damage")?;
+    let checksum = damage.map(|damage| entry.matching_checksum().inverted(damage));
     let entry = DeadLetter { checksum, ..entry };
+    let priority = line.required("priority")?;
+    let body_hash: Box<str> = line.required("bodyHash")?;
     let job = Job {
-        checksum,
-        id: line.job_id,
-        route: line.route,
-        company: line.company_id,
-        data: line.corrected_data.unwrap_or(line.original_data),
-        user_id: line.user_id,
-        correlation_id: line.correlation_id,
-        traceparent: line.traceparent,
-        priority,
-        enqueued_at: line.enqueued_at,
-        due_at: line.due_at,
-        expires_at: line.expires_at,
+        id: entry.job_id.clone(),
+        route: entry.route.clone(),
+        company: entry.company.clone(),
+        data: entry.data().clone(),
+        user_id: entry.user_id.clone(),
+        correlation_id: entry.correlation_id.clone(),
+        traceparent: line.optional("traceparent")?,
+        priority: Priority::default(),
+        enqueued_at: entry.enqueued_at,
+        due_at: line.required("dueAt")?,
+        expires_at: line.required("expiresAt")?,
         progress: Progress {
-            attempts_started: line.attempts_started,
-            attempts_spent: line.attempts_spent,
-            crashes: line.crashes,
-            deferrals: line.deferrals,
-            replays: line.replays,
+            attempts_started: line.required("attemptsStarted")?,
+            attempts_spent: line.required("attemptsSpent")?,
+            crashes: line.required("crashes")?,
+            deferrals: line.required("deferrals")?,
+            replays: line.required("replays")?,
         },
-        attempts: line.attempts,
+        attempts: entry.attempts.clone(),
+        checksum,
     };
-    JobSnapshot {
-        job,
-        body_hash,
+    if let Some(fault) = fault(&entry, line.optional("outboxId")?) {
+        return Err(wrong(fault));
+    }
+    let hash = u128::from_str_radix(&body_hash, 16);
+    let priority = Priority::new(priority).ok_or_else(|| wrong("a `priority` outside 1 to 9"))?;
+    Ok(JobSnapshot {
+        body_hash: BodyHash(hash.map_err(|_| wrong("a `bodyHash` that is not hexadecimal"))?),
+        job: Job { priority, ..job },
         state: SnapshotState::Dead,
         dead_letter: Some(entry),
         queue_place: None,
         audit: Vec::new(),
         archived: 0,
-    }
+    })
+}
+
+/// A fault that no accepted job could have.
+fn fault(entry: &DeadLetter, outbox_id: Option<JobId>) -> Option<&'static str> {
+    let is_odd = |id: &Option<Box<str>>| id.as_deref().is_some_and(|id| wrong_length(id).is_some());
+    let is_unreadable = |data: &Payload| BodyHash::of(data, &[]).is_err();
+    let mut data = [Some(&entry.original_data), entry.corrected_data.as_ref()].into_iter().flatten();
+    let faults = [
+        (is_reserved(entry.job_id.as_str()), "a `jobId` that is a word of the API's own paths"),
+        (outbox_id.is_some_and(|id| id != entry.job_id), "an `outboxId` that is not its `jobId`"),
+        (is_odd(&entry.user_id), "a `userId` that is empty or too long"),
+        (is_odd(&entry.correlation_id), "a `correlationId` that is empty or too long"),
+        (data.any(is_unreadable), "data that cannot be read"),
+    ];
+    faults.into_iter().find_map(|(there, what)| there.then_some(what))
 }
 
 #[cfg(test)]
 mod tests {
-    use recado_core::{AttemptResult, AuditKind};
+    use recado_core::{
+        Attempt, AttemptResult, AuditKind, Cause, Class, CompanyId, Damage, Reason, RouteName,
+    };
 
     use super::*;
 

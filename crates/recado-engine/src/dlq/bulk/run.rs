@@ -9,18 +9,19 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use recado_core::{DeadLetter, Job, JobId, Status};
-use recado_store::{Discarded, KeyValue, KvWrite, PageRequest, StoreError};
+use recado_store::{Discarded, KeyValue, PageRequest, StoreError};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::{
-    Bulk, BulkAct, BulkFailure, BulkState, CanaryState, FAILURES_NAMED_MAX, NAMESPACE, is_dead, write,
+    Bulk, BulkAct, BulkFailure, BulkFigures, BulkState, CanaryState, FAILURES_NAMED_MAX, NAMESPACE, is_dead,
+    write,
 };
 use crate::dlq::DeadLetters;
 use crate::dlq::operator::Replay;
 use crate::error::EngineError;
 use crate::shared::entry::{read_entry, write_entry};
-use crate::shared::leader::{FoundLease, LeaderLease, LeaderTerms, LeaseWatch};
+use crate::shared::leader::{LeaderLease, LeaderTerms, LeaseWatch};
 
 /// Interval of looks for bulk acts without a process.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -58,11 +59,11 @@ pub(crate) async fn run(dlq: Arc<DeadLetters>) {
                     ours.insert(runner.lease.state.id.clone(), runners.spawn(runner.run()));
                 }
             }
-            Err(StoreError::Broken(error)) => return dlq.lifecycle.fail_store(&error),
+            Err(StoreError::Broken(error)) => return dlq.env.lifecycle.fail_store(&error),
             Err(error) => tracing::warn!(%error, "cannot look for bulk acts; trying again"),
         }
         tokio::select! {
-            () = dlq.lifecycle.stopping.cancelled() => break,
+            () = dlq.env.lifecycle.stopping.cancelled() => break,
             () = changed => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
@@ -76,10 +77,10 @@ async fn take_free(
     ours: &HashMap<Box<str>, AbortHandle>,
     watches: &mut HashMap<Box<str>, LeaseWatch>,
 ) -> Result<Vec<Runner>, StoreError> {
-    let now = dlq.clock.now();
+    let now = dlq.env.now();
     let mut taken = Vec::new();
     let kv: Arc<dyn KeyValue> = dlq.store.clone();
-    let terms = LeaderTerms { kv, node: dlq.node.clone(), namespace: NAMESPACE, length: HELD_FOR };
+    let terms = LeaderTerms { kv, node: dlq.env.node.clone(), namespace: NAMESPACE, length: HELD_FOR };
     let entries = dlq.store.kv_list(NAMESPACE, now).await?;
     watches.retain(|id, _| entries.iter().any(|entry| entry.key == *id));
     for entry in entries {
@@ -90,8 +91,7 @@ async fn take_free(
             continue;
         }
         let watch = watches.entry(bulk.id.clone()).or_default();
-        let found = FoundLease::new(&entry.key, Some(&entry), bulk);
-        if let Ok(mut lease) = found.take(&terms, watch)
+        if let Some(mut lease) = terms.take(&entry.key, entry.version, bulk, watch)
             && lease.save(now).await?
         {
             taken.push(Runner { dlq: dlq.clone(), lease });
@@ -116,16 +116,20 @@ enum BulkStep {
 impl Runner {
     async fn run(mut self) {
         loop {
-            let step =
-                if self.dlq.lifecycle.is_stopping() { self.give_back().await } else { self.step().await };
-            match step {
+            let lifecycle = &self.dlq.env.lifecycle;
+            if lifecycle.is_stopping() {
+                // So that the next process goes on at once; otherwise it takes over when the lease has run out.
+                let released = self.lease.release(self.dlq.env.now()).await;
+                return drop(released.map_err(|error| lifecycle.check(error)));
+            }
+            match self.step().await {
                 Ok(BulkStep::GoOn) => {}
                 Ok(BulkStep::Over) => return,
-                Err(StoreError::Broken(error)) => return self.dlq.lifecycle.fail_store(&error),
+                Err(StoreError::Broken(error)) => return self.dlq.env.lifecycle.fail_store(&error),
                 // Another process takes over when the lease has run out.
-                Err(_) if self.dlq.lifecycle.is_stopping() => return,
+                Err(_) if self.dlq.env.lifecycle.is_stopping() => return,
                 Err(error) => {
-                    tracing::warn!(id = %self.lease.state.id, %error, "a bulk act cannot go on yet; trying again");
+                    tracing::warn!(id = %self.bulk().id, %error, "a bulk act cannot go on yet; trying again");
                     self.wait(STORE_RETRY).await;
                 }
             }
@@ -136,18 +140,19 @@ impl Runner {
         if self.canary_is(CanaryState::Waiting) {
             return self.look_at_canary().await;
         }
-        let hand_is_empty = self.lease.state.in_hand.is_empty();
-        if self.lease.state.walked && hand_is_empty {
+        let Bulk { walk, figures, .. } = &mut self.lease.state;
+        let (walked, hand_is_empty) = (walk.walked, walk.in_hand.is_empty());
+        let none_done = figures.done == 0;
+        if walked && hand_is_empty {
             // What was counted and is not there any more: another was faster.
-            self.lease.state.skipped += self.lease.state.left();
-            let failed = self.lease.state.done == 0 && self.lease.state.failed > 0;
+            figures.skipped += figures.left();
+            let failed = none_done && figures.failed > 0;
             let because = failed.then(|| self.last_failure("every entry failed"));
             return self.end(if failed { BulkState::Failed } else { BulkState::Done }, because).await;
         }
-        if self.lease.state.done == 0 && self.lease.state.failed >= FAILURES_NAMED_MAX as u64 && hand_is_empty
-        {
-            let because = self.last_failure(&format!("the first {} failed", self.lease.state.failed));
-            return self.end(BulkState::Failed, Some(because)).await;
+        if none_done && figures.failed >= FAILURES_NAMED_MAX as u64 && hand_is_empty {
+            let because = format!("the first {} failed", figures.failed);
+            return self.end(BulkState::Failed, Some(self.last_failure(&because))).await;
         }
         let began = Instant::now();
         let (size, time) = self.chunk();
@@ -155,10 +160,10 @@ impl Runner {
             return Ok(BulkStep::Over);
         }
         let took = self.deal().await?;
-        if self.canary_is(CanaryState::Starting) && (self.canary_left() == 0 || self.lease.state.walked) {
-            let began = self.lease.state.canary.as_ref().is_some_and(|canary| !canary.job_ids.is_empty());
+        if self.canary_is(CanaryState::Starting) && (self.canary_left() == 0 || self.bulk().walk.walked) {
+            let began = self.bulk().canary.as_ref().is_some_and(|canary| !canary.job_ids.is_empty());
             self.set_canary(if began { CanaryState::Waiting } else { CanaryState::Delivered });
-            return self.keep().await;
+            return self.save().await;
         }
         self.pace(began + time.mul_f64(took as f64 / size as f64)).await
     }
@@ -168,7 +173,7 @@ impl Runner {
         loop {
             let woken = self.wait(next_at.saturating_duration_since(Instant::now())).await;
             if (woken || self.lease.unsaved_for() >= KEPT_EVERY)
-                && let BulkStep::Over = self.keep().await?
+                && let BulkStep::Over = self.save().await?
             {
                 return Ok(BulkStep::Over);
             }
@@ -179,13 +184,13 @@ impl Runner {
     }
 
     fn last_failure(&self, what: &str) -> String {
-        let last = self.lease.state.failures.last().map(|failure| &*failure.reason).unwrap_or_default();
+        let last = self.bulk().figures.failures.last().map(|failure| &*failure.reason).unwrap_or_default();
         format!("{what}; the last one because {last}")
     }
 
     /// Entries to take on next, and the time that they may take.
     fn chunk(&self) -> (usize, Duration) {
-        let each = Duration::from_secs(1) / self.lease.state.rate_per_second.max(1);
+        let each = Duration::from_secs(1) / self.bulk().rate_per_second.max(1);
         let size = (CHUNK_TIME.as_nanos() / each.as_nanos().max(1)).max(1);
         let size = usize::try_from(size).unwrap_or(1);
         let size = if self.canary_is(CanaryState::Starting) { size.min(self.canary_left()) } else { size };
@@ -193,12 +198,12 @@ impl Runner {
     }
 
     fn canary_is(&self, state: CanaryState) -> bool {
-        self.lease.state.canary.as_ref().is_some_and(|canary| canary.state == state)
+        self.bulk().canary.as_ref().is_some_and(|canary| canary.state == state)
     }
 
     fn canary_left(&self) -> usize {
         let left = |canary: &super::Canary| (canary.wanted as usize).saturating_sub(canary.job_ids.len());
-        self.lease.state.canary.as_ref().map_or(0, left)
+        self.bulk().canary.as_ref().map_or(0, left)
     }
 
     fn set_canary(&mut self, state: CanaryState) {
@@ -211,19 +216,19 @@ impl Runner {
     /// Takes the next entries in hand, and writes them down.
     async fn choose(&mut self, size: usize) -> Result<BulkStep, StoreError> {
         let entries = self.next_entries(size).await?;
-        self.lease.state.total =
-            self.lease.state.total.max(self.lease.state.counted() + entries.len() as u64);
+        let Bulk { walk, figures, .. } = &mut self.lease.state;
+        figures.total = figures.total.max(figures.counted() + entries.len() as u64);
         let (dead, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_dead);
-        self.lease.state.skipped += others.len() as u64;
-        self.lease.state.in_hand = dead.into_iter().map(|entry| entry.job_id).collect();
-        if self.lease.state.in_hand.is_empty() { Ok(BulkStep::GoOn) } else { self.keep().await }
+        figures.skipped += others.len() as u64;
+        walk.in_hand = dead.into_iter().map(|entry| entry.job_id).collect();
+        if walk.in_hand.is_empty() { Ok(BulkStep::GoOn) } else { self.save().await }
     }
 
     /// Deals with what is in hand; how many that were. All of them are counted, or none yet.
     async fn deal(&mut self) -> Result<usize, StoreError> {
-        let fates = join_all(self.lease.state.in_hand.iter().map(|id| self.deal_with(id))).await;
+        let fates = join_all(self.lease.state.walk.in_hand.iter().map(|id| self.deal_with(id))).await;
         let fates = fates.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let hand = std::mem::take(&mut self.lease.state.in_hand);
+        let hand = std::mem::take(&mut self.lease.state.walk.in_hand);
         for (id, went) in hand.iter().zip(fates) {
             self.count(id, went);
         }
@@ -231,7 +236,7 @@ impl Runner {
     }
 
     async fn deal_with(&self, id: &JobId) -> Result<EntryResult, StoreError> {
-        let filter = self.lease.state.filter.filter(self.lease.state.started_at);
+        let filter = self.bulk().filter.filter(self.bulk().started_at);
         let entry = self.dlq.store.dead_letter(id).await?;
         let went = match entry.filter(|entry| is_dead(entry) && filter.matches(entry)) {
             Some(entry) => self.act(&entry).await?,
@@ -247,38 +252,35 @@ impl Runner {
     /// Returns true if this bulk act has done it before: it died after that, or the answer was lost.
     async fn was_ours(&self, id: &JobId) -> Result<bool, StoreError> {
         let trail = self.dlq.store.audit(id).await?;
-        let names_us = |words: &str| words.contains(&*self.lease.state.id);
+        let names_us = |words: &str| words.contains(&*self.bulk().id);
         Ok(trail.iter().any(|event| event.retry_reason.as_deref().is_some_and(names_us)))
     }
 
     /// The next entries that are chosen; moves on behind them.
     async fn next_entries(&mut self, size: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        let filter = self.lease.state.filter.filter(self.lease.state.started_at);
-        let store = self.dlq.store.clone();
-        let ids = &self.lease.state.filter.job_ids;
+        let (store, Bulk { filter, started_at, walk, .. }) = (&self.dlq.store, &mut self.lease.state);
+        let (ids, filter) = (&filter.job_ids, filter.filter(*started_at));
         if ids.is_empty() {
-            let page = PageRequest { before: self.lease.state.place, limit: size };
+            let page = PageRequest { before: walk.place, limit: size };
             let page = store.dead_letters(filter, page).await?;
-            self.lease.state.walked = page.next.is_none();
-            self.lease.state.place = page.next;
+            (walk.walked, walk.place) = (page.next.is_none(), page.next);
             return Ok(page.items);
         }
-        let from = self.lease.state.place.and_then(|place| usize::try_from(place).ok()).unwrap_or(0);
+        let from = walk.place.and_then(|place| usize::try_from(place).ok()).unwrap_or(0);
         let to = ids.len().min(from + size);
         let mut entries = Vec::with_capacity(size);
         for id in &ids[from.min(to)..to] {
             entries.extend(store.dead_letter(id).await?.filter(|entry| filter.matches(entry)));
         }
-        self.lease.state.walked = to == ids.len();
-        self.lease.state.place = Some(to as u64);
+        (walk.walked, walk.place) = (to == ids.len(), Some(to as u64));
         Ok(entries)
     }
 
     /// Tried again for as long as the store cannot take it: an entry must not be passed over for that.
     async fn act(&self, entry: &DeadLetter) -> Result<EntryResult, StoreError> {
-        let (words, actor) = (self.lease.state.words_of_record(), self.lease.state.actor.as_deref());
+        let (words, actor) = (self.bulk().words_of_record(), self.bulk().actor.as_deref());
         loop {
-            let went = match self.lease.state.act {
+            let went = match self.bulk().act {
                 BulkAct::Replay => {
                     self.dlq.replay_entry(entry, None, Some(&words), actor).await.map(EntryResult::from)
                 }
@@ -287,7 +289,7 @@ impl Runner {
             match went {
                 Ok(went) => return Ok(went),
                 Err(EngineError::Store(error @ StoreError::Broken(_))) => return Err(error),
-                Err(error) if self.dlq.lifecycle.is_stopping() => {
+                Err(error) if self.dlq.env.lifecycle.is_stopping() => {
                     return Err(StoreError::Unavailable(error.to_string()));
                 }
                 Err(error) => {
@@ -298,21 +300,20 @@ impl Runner {
         }
     }
 
-    fn count(&mut self, id: &JobId, went: EntryResult) {
-        match went {
+    fn count(&mut self, id: &JobId, result: EntryResult) {
+        let Bulk { figures, canary, .. } = &mut self.lease.state;
+        match result {
             EntryResult::Done => {
-                self.lease.state.done += 1;
-                if let Some(canary) =
-                    self.lease.state.canary.as_mut().filter(|canary| canary.state == CanaryState::Starting)
-                {
+                figures.done += 1;
+                if let Some(canary) = canary.as_mut().filter(|canary| canary.state == CanaryState::Starting) {
                     canary.job_ids.push(id.clone());
                 }
             }
-            EntryResult::Skipped => self.lease.state.skipped += 1,
+            EntryResult::Skipped => figures.skipped += 1,
             EntryResult::Failed(reason) => {
-                self.lease.state.failed += 1;
-                if self.lease.state.failures.len() < FAILURES_NAMED_MAX {
-                    self.lease.state.failures.push(BulkFailure { job_id: id.clone(), reason: reason.into() });
+                figures.failed += 1;
+                if figures.failures.len() < FAILURES_NAMED_MAX {
+                    figures.failures.push(BulkFailure { job_id: id.clone(), reason: reason.into() });
                 }
             }
         }
@@ -320,8 +321,8 @@ impl Runner {
 
     /// Goes on when every canary was delivered, and stops when one died. One that is parked is waited for.
     async fn look_at_canary(&mut self) -> Result<BulkStep, StoreError> {
-        let now = self.dlq.clock.now();
-        let ids = self.lease.state.canary.as_ref().map(|canary| canary.job_ids.clone()).unwrap_or_default();
+        let now = self.dlq.env.now();
+        let ids = self.bulk().canary.as_ref().map(|canary| canary.job_ids.clone()).unwrap_or_default();
         let mut waiting_for = None;
         let mut all_sent = true;
         for id in &ids {
@@ -348,7 +349,7 @@ impl Runner {
         }
         if all_sent {
             self.set_canary(CanaryState::Delivered);
-            return self.keep().await;
+            return self.save().await;
         }
         let told = self.lease.state.canary.as_mut().map(|canary| {
             let changed = canary.waiting_for != waiting_for;
@@ -356,9 +357,9 @@ impl Runner {
             changed
         });
         if told == Some(true) || self.lease.unsaved_for() >= KEPT_ANYWAY_EVERY {
-            return self.keep().await;
+            return self.save().await;
         }
-        if self.wait(CANARY_LOOK).await { self.keep().await } else { Ok(BulkStep::GoOn) }
+        if self.wait(CANARY_LOOK).await { self.save().await } else { Ok(BulkStep::GoOn) }
     }
 
     /// Waits; returns true if a signal came meanwhile.
@@ -366,13 +367,13 @@ impl Runner {
         tokio::select! {
             () = tokio::time::sleep(time) => false,
             () = self.dlq.bulk_changed.notified() => true,
-            () = self.dlq.lifecycle.stopping.cancelled() => false,
+            () = self.dlq.env.lifecycle.stopping.cancelled() => false,
         }
     }
 
     /// Writes its progress. An operator may have stopped it in between, or another process taken it over.
-    async fn keep(&mut self) -> Result<BulkStep, StoreError> {
-        let now = self.dlq.clock.now();
+    async fn save(&mut self) -> Result<BulkStep, StoreError> {
+        let now = self.dlq.env.now();
         if self.lease.save(now).await? {
             return Ok(BulkStep::GoOn);
         }
@@ -382,28 +383,23 @@ impl Runner {
         if let Some(stopped) = read_entry::<Bulk>(&entry).filter(|bulk| bulk.state != BulkState::Running) {
             // How far it came is known here alone. What is in hand was not touched yet.
             let Bulk { state, ended_at, stopped_because, .. } = stopped;
-            let in_hand = Vec::new();
-            let bulk = Bulk { state, ended_at, stopped_because, in_hand, ..self.bulk().clone() };
+            let mut bulk = Bulk { state, ended_at, stopped_because, ..self.bulk().clone() };
+            bulk.walk.in_hand.clear();
             write_entry(&*self.dlq.store, write(&bulk, Some(entry.version))?, now).await?;
         }
         Ok(BulkStep::Over)
     }
 
-    /// Lets go of it, so that the next process goes on at once.
-    async fn give_back(&mut self) -> Result<BulkStep, StoreError> {
-        self.lease.release(self.dlq.clock.now()).await?;
-        Ok(BulkStep::Over)
-    }
-
     async fn end(&mut self, state: BulkState, because: Option<String>) -> Result<BulkStep, StoreError> {
-        let now = self.dlq.clock.now();
+        let now = self.dlq.env.now();
         self.lease.state.end(state, because, now);
         let audit = vec![self.bulk().ended_audit(now)];
-        if !self.lease.save_with(now, |write| KvWrite { audit, ..write }).await? {
+        if !self.lease.save_with_audit(audit, now).await? {
             self.lease.state.state = BulkState::Running;
-            return self.keep().await;
+            return self.save().await;
         }
-        let Bulk { id, act, total, done, skipped, failed, stopped_because, .. } = self.bulk();
+        let Bulk { id, act, figures, stopped_because, .. } = self.bulk();
+        let BulkFigures { total, done, skipped, failed, .. } = figures;
         tracing::warn!(%id, act = act.as_str(), total, done, skipped, failed, because = stopped_because.as_deref(), "Bulk act on dead letters ended");
         Ok(BulkStep::Over)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use recado_core::breaker::BreakerState;
 use recado_core::{Cause, CompanyId, EventKind, Job, JobId, Status};
 use recado_engine::admission::tenant_limits::TermsChange;
-use recado_engine::{Act, Carrier, Engine, Fallback, Route};
+use recado_engine::{Act, Carrier, Engine, Fallback, ProviderAct, Route};
 
 use crate::flaky::{Flaky, mail, protected, sleep, submit_many, to, with_breaker};
 use crate::given::{Given, Scripted, route, submission, submit};
@@ -48,7 +48,7 @@ async fn f12_publishing_is_given_up_at_once_while_the_provider_is_closed_off() {
     assert_eq!((letter.cause, letter.last_failure_code.as_deref()), (Cause::Fallback, Some("CIRCUIT_OPEN")));
     assert_eq!(letter.last_failure_reason.as_str(), "not sent: circuit breaker OPEN: 503 down");
     assert_eq!(flaky.count(), 0);
-    let told = std::iter::from_fn(|| heard.told.try_recv().ok());
+    let told = std::iter::from_fn(|| heard.receiver.try_recv().ok());
     assert_eq!(told.filter(|event| event.kind == EventKind::JobFailed).count(), 300, "the user hears of it");
     // When the reset time is over, the next job is the probe, and everything is as before.
     sleep(120).await;
@@ -97,7 +97,12 @@ async fn f12_whoever_does_not_ask_for_it_waits_and_so_do_acts_that_concern_calls
         ..falling_back(&flaky, Act::Cached)
     };
     let engine = protected(&given, vec![plain, cached], &[("mail", with_breaker())]);
-    engine.gate.open_breaker("mail", "maintenance", None).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("maintenance"), None)
+        .await
+        .unwrap()
+        .unwrap();
     submit(&engine, submission("a")).await;
     submit(&engine, recado_engine::Submission { route: "figures".to_owned(), ..submission("b") }).await;
     sleep(600).await;
@@ -117,10 +122,15 @@ async fn f12_a_route_with_a_second_provider_falls_back_only_when_both_are_closed
     let worker = crate::given::route("other", Carrier::Workers);
     let terms = [("mail", with_breaker()), ("backup", with_breaker())];
     let engine = protected(&given, vec![route, worker], &terms);
-    engine.gate.open_breaker("mail", "down", None).await.unwrap().unwrap();
+    engine.gate.act_on_provider("mail", ProviderAct::OpenBreaker, Some("down"), None).await.unwrap().unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
-    engine.gate.open_breaker("backup", "down, too", None).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("backup", ProviderAct::OpenBreaker, Some("down, too"), None)
+        .await
+        .unwrap()
+        .unwrap();
     submit(&engine, submission("b")).await;
     given.until("b", Status::Failed).await;
     assert_eq!((first.count(), second.count()), (0, 1));
@@ -153,7 +163,12 @@ async fn f12_jobs_for_workers_fall_back_like_all_others() {
     let fallback = Fallback { on_open: true, ..Fallback::default() };
     let work = Route { fallback, ..route("work", Carrier::Workers) };
     let engine = protected(&given, vec![work], &[("work", with_breaker())]);
-    engine.gate.open_breaker("work", "maintenance", None).await.unwrap().unwrap();
+    engine
+        .gate
+        .act_on_provider("work", ProviderAct::OpenBreaker, Some("maintenance"), None)
+        .await
+        .unwrap()
+        .unwrap();
     submit(&engine, recado_engine::Submission { route: "work".to_owned(), ..submission("a") }).await;
     let view = given.until("a", Status::Failed).await;
     assert!(untried(&view.job));

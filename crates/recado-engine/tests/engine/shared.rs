@@ -11,7 +11,7 @@ use recado_core::{CompanyId, EventKind, Fault, FaultKind, Payload, Status};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::notify::endpoints::NAMESPACE as ENDPOINTS;
-use recado_engine::{Engine, Route, Settings};
+use recado_engine::{Engine, ProviderAct, Route, RouteAct, Settings};
 use recado_store::{KvWrite, Namespace, StoreError, Wakes};
 use recado_store_conformance::faulty::Verb;
 use recado_transport_webhook::{Endpoints, Secret};
@@ -53,7 +53,7 @@ async fn f1_failures_at_all_nodes_count_together_and_one_of_them_tells_of_the_sw
     assert_eq!((state(&a), state(&b)), (BreakerState::Closed, BreakerState::Closed), "neither knows of all");
     sleep(2).await;
     assert_eq!((state(&a), state(&b)), (BreakerState::Open, BreakerState::Open));
-    let told = heard.iter_mut().flat_map(|heard| std::iter::from_fn(|| heard.told.try_recv().ok()));
+    let told = heard.iter_mut().flat_map(|heard| std::iter::from_fn(|| heard.receiver.try_recv().ok()));
     let opened = told.filter(|event| event.kind == EventKind::CircuitBreakerOpened).count();
     assert_eq!(opened, 1, "a swing is told once");
 }
@@ -254,8 +254,8 @@ async fn a_pause_at_one_node_holds_the_others() {
     let (b, _) = node(&given, &bell, "b", vec![mail(&flaky), other()], &[]).await;
     let acme = CompanyId::new("acme").unwrap();
     let paused = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
-    a.gate.pause_provider("mail", Some("audit"), Some("ana")).await.unwrap();
-    a.gate.pause_route("mail", Some("template"), Some("ana")).await.unwrap();
+    a.gate.act_on_provider("mail", ProviderAct::Pause, Some("audit"), Some("ana")).await.unwrap();
+    a.gate.act_on_route("mail", RouteAct::Pause, Some("template"), Some("ana")).await.unwrap();
     a.gate.set_tenant(&acme, paused(true), Some("ana")).await.unwrap();
     sleep(2).await;
     assert_eq!(b.gate.hold("mail", "acme").unwrap().why, "tenant paused");
@@ -265,8 +265,8 @@ async fn a_pause_at_one_node_holds_the_others() {
     sleep(60).await;
     assert_eq!(flaky.count(), 0);
     // And let go at the other.
-    b.gate.resume_provider("mail", None, None).await.unwrap();
-    b.gate.resume_route("mail", None, None).await.unwrap();
+    b.gate.act_on_provider("mail", ProviderAct::Resume, None, None).await.unwrap();
+    b.gate.act_on_route("mail", RouteAct::Resume, None, None).await.unwrap();
     sleep(60).await;
     assert_eq!(flaky.count(), 0, "its company is still paused");
     b.gate.set_tenant(&acme, paused(false), None).await.unwrap();

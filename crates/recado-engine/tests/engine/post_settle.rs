@@ -55,8 +55,8 @@ async fn w6_whoever_listens_hears_what_became_of_a_job() {
     let mut listening = engine.notifier.events.listen(None);
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
-    let first = listening.told.recv().await.unwrap();
-    let second = listening.told.recv().await.unwrap();
+    let first = listening.receiver.recv().await.unwrap();
+    let second = listening.receiver.recv().await.unwrap();
     assert_eq!((first.kind, second.kind), (EventKind::JobRetryScheduled, EventKind::JobFailed));
     assert_eq!(second.data.job_id.as_deref(), Some("a"));
     assert_eq!(second.data.correlation_id, given.view("a").await.job.correlation_id);
@@ -64,7 +64,7 @@ async fn w6_whoever_listens_hears_what_became_of_a_job() {
         engine.dlq.replay(&JobId::new("a").unwrap(), None, None, Some("ana")).await.unwrap(),
         Replay::Started
     );
-    let third = listening.told.recv().await.unwrap();
+    let third = listening.receiver.recv().await.unwrap();
     assert_eq!((third.kind, third.data.actor.as_deref()), (EventKind::JobReplayed, Some("ana")));
 }
 
@@ -112,7 +112,7 @@ async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
         submit(&engine, submission(&format!("job-{n}"))).await;
     }
     let disabled = loop {
-        let event = listening.told.recv().await.unwrap();
+        let event = listening.receiver.recv().await.unwrap();
         if event.kind == EventKind::EndpointDisabled {
             break event;
         }
@@ -205,7 +205,7 @@ async fn f12_a_refused_credential_marks_the_account_once() {
         ("mail", "token_expired", "a")
     );
     let mut marks = 0;
-    while let Ok(event) = listening.told.try_recv() {
+    while let Ok(event) = listening.receiver.try_recv() {
         marks += usize::from(event.kind == EventKind::TokenExpired);
     }
     assert_eq!(marks, 1, "told once");

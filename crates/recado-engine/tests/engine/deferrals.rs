@@ -9,7 +9,7 @@ use recado_core::{CompanyId, JobId, RouteName, Status};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::attempt::worker_leases::{LeaseRequest, Report};
-use recado_engine::{Carrier, Submission};
+use recado_engine::{Carrier, ProviderAct, RouteAct, Submission};
 
 use crate::flaky::{Flaky, mail, protected, restarted, sleep, to, with_breaker};
 use crate::given::{Given, route, submission, submit};
@@ -27,14 +27,22 @@ async fn a_wait_for_an_open_breaker_is_one_deferral_even_over_a_restart_and_no_w
     let engine = protected(&given, vec![mail(&flaky)], &terms);
     submit(&engine, submission("before")).await;
     assert_eq!(deferrals(&given, "before").await, 0);
-    engine.gate.open_breaker("mail", "their maintenance", None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), None)
+        .await
+        .unwrap();
     submit(&engine, submission("parked")).await;
     sleep(600).await;
     assert_eq!(given.view("parked").await.job.progress.deferrals, 0, "nothing was written");
     engine.stop().await.unwrap();
     let engine = restarted(&given, vec![mail(&flaky)], &terms).await;
     sleep(60).await;
-    engine.gate.close_breaker("mail", "they are back", None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::CloseBreaker, Some("they are back"), None)
+        .await
+        .unwrap();
     assert_eq!(deferrals(&given, "parked").await, 1);
     submit(&engine, submission("after")).await;
     assert_eq!(deferrals(&given, "after").await, 0);
@@ -97,11 +105,19 @@ async fn a_job_that_expires_while_it_is_held_back_says_by_what_and_counts_it() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
     let engine = protected(&given, vec![mail(&flaky)], &[("mail", with_breaker())]);
-    engine.gate.open_breaker("mail", "their maintenance", None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), None)
+        .await
+        .unwrap();
     submit(&engine, Submission { ttl: Some(Duration::from_secs(60)), ..submission("closed") }).await;
     given.until("closed", Status::Failed).await;
-    engine.gate.close_breaker("mail", "they are back", None).await.unwrap();
-    engine.gate.pause_route("mail", Some("new release"), None).await.unwrap();
+    engine
+        .gate
+        .act_on_provider("mail", ProviderAct::CloseBreaker, Some("they are back"), None)
+        .await
+        .unwrap();
+    engine.gate.act_on_route("mail", RouteAct::Pause, Some("new release"), None).await.unwrap();
     submit(&engine, Submission { ttl: Some(Duration::from_secs(60)), ..submission("paused") }).await;
     given.until("paused", Status::Failed).await;
     for (id, why) in [
@@ -118,7 +134,7 @@ async fn a_job_that_expires_while_it_is_held_back_says_by_what_and_counts_it() {
 async fn what_a_worker_gets_after_a_pause_was_held_up_and_names_its_provider() {
     let given = Given::new();
     let engine = protected(&given, vec![route("work", Carrier::Workers)], &[]);
-    engine.gate.pause_route("work", Some("new release"), Some("ana")).await.unwrap();
+    engine.gate.act_on_route("work", RouteAct::Pause, Some("new release"), Some("ana")).await.unwrap();
     submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;
     let request = LeaseRequest {
         routes: vec![RouteName::new("work").unwrap()],
@@ -129,7 +145,7 @@ async fn what_a_worker_gets_after_a_pause_was_held_up_and_names_its_provider() {
     };
     let (leases, ()) = tokio::join!(engine.attempts.lease(&request), async {
         sleep(10).await;
-        engine.gate.resume_route("work", None, None).await.unwrap();
+        engine.gate.act_on_route("work", RouteAct::Resume, None, None).await.unwrap();
     });
     let token = leases.unwrap()[0].token;
     engine.attempts.report(vec![(token, Report::Succeeded { result: None })]).await.unwrap();
