@@ -23,7 +23,19 @@ use crate::month::Month;
 const WRITER_WAIT_MAX: Duration = Duration::from_millis(250);
 const READER_WAIT_MAX: Duration = Duration::from_secs(10);
 
-const UNFINISHED: &str = "new";
+const UNFINISHED: &str = ".new";
+
+pub(crate) const HEAD: &str = "head.json";
+pub(crate) const ERASURE: &str = "erasure.json";
+pub(crate) const SIGNING_KEY: &str = "signing.pem";
+pub(crate) const PUBLIC_KEY: &str = "public.pem";
+const WRITER_LOCK: &str = "writer.lock";
+const READER_LOCK: &str = "reader.lock";
+
+/// Endings of the files that each month has.
+pub(crate) const SEGMENT: &str = ".jsonl";
+pub(crate) const INDEX: &str = ".index";
+pub(crate) const SUMMARY: &str = ".summary.json";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Folder(pub(crate) PathBuf);
@@ -35,71 +47,35 @@ impl Folder {
         Ok(Folder(dir.to_owned()))
     }
 
-    pub(crate) fn segment(&self, month: Month) -> PathBuf {
-        self.0.join(format!("{month}.jsonl"))
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 
-    pub(crate) fn index(&self, month: Month) -> PathBuf {
-        self.0.join(format!("{month}.index"))
-    }
-
-    pub(crate) fn summary(&self, month: Month) -> PathBuf {
-        self.0.join(format!("{month}.summary.json"))
-    }
-
-    pub(crate) fn head(&self) -> PathBuf {
-        self.0.join("head.json")
-    }
-
-    pub(crate) fn erasure(&self) -> PathBuf {
-        self.0.join("erasure.json")
-    }
-
-    pub(crate) fn signing_key(&self) -> PathBuf {
-        self.0.join("signing.pem")
-    }
-
-    pub(crate) fn public_key(&self) -> PathBuf {
-        self.0.join("public.pem")
-    }
-
-    fn writer_lock(&self) -> PathBuf {
-        self.0.join("writer.lock")
-    }
-
-    fn reader_lock(&self) -> PathBuf {
-        self.0.join("reader.lock")
-    }
-
-    pub(crate) fn segments(&self) -> Result<Vec<Month>, Error> {
-        self.months(".jsonl")
-    }
-
-    pub(crate) fn summaries(&self) -> Result<Vec<Month>, Error> {
-        self.months(".summary.json")
+    /// The file of a month with this ending.
+    pub(crate) fn month_file(&self, month: Month, ending: &str) -> PathBuf {
+        self.0.join(format!("{month}{ending}"))
     }
 
     /// The months that have a file with this ending, oldest first.
-    fn months(&self, ending: &str) -> Result<Vec<Month>, Error> {
-        let mut months = Vec::new();
-        for entry in std::fs::read_dir(&self.0).map_err(io(&self.0))? {
-            let name = entry.map_err(io(&self.0))?.file_name();
-            let month = name.to_str().and_then(|name| name.strip_suffix(ending)?.parse::<Month>().ok());
-            months.extend(month);
-        }
+    pub(crate) fn months(&self, ending: &str) -> Result<Vec<Month>, Error> {
+        let names = self.names()?;
+        let months = names.iter().filter_map(|name| name.strip_suffix(ending)?.parse().ok());
+        let mut months: Vec<Month> = months.collect();
         months.sort_unstable();
         Ok(months)
     }
 
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let entries = std::fs::read_dir(&self.0).map_err(io(&self.0))?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.collect::<std::io::Result<_>>().map_err(io(&self.0))
+    }
+
     /// Forgets files that were being written when a process ended.
     pub(crate) fn remove_unfinished(&self) -> Result<(), Error> {
-        for entry in std::fs::read_dir(&self.0).map_err(io(&self.0))? {
-            let path = entry.map_err(io(&self.0))?.path();
-            if path.extension().is_some_and(|ending| ending == UNFINISHED) {
-                remove(&path)?;
-            }
-        }
-        Ok(())
+        let names = self.names()?;
+        let mut unfinished = names.iter().filter(|name| name.ends_with(UNFINISHED));
+        unfinished.try_for_each(|name| remove(&self.file(name)))
     }
 
     /// Makes names that came or went durable.
@@ -109,7 +85,7 @@ impl Folder {
 
     /// The right to write, for as long as the value lives; the system takes it back when the process ends.
     pub(crate) fn lock_writer(&self) -> Result<File, Error> {
-        let path = self.writer_lock();
+        let path = self.file(WRITER_LOCK);
         let mut file = private_file_options().create(true).truncate(false).open(&path).map_err(io(&path))?;
         if !wait_for_lock(WRITER_WAIT_MAX, || file.try_lock()).map_err(io(&path))? {
             let mut holder = String::new();
@@ -128,7 +104,7 @@ impl Folder {
 
     /// Keeps readers from opening files while some of them are replaced.
     pub(crate) fn lock_readers_out(&self) -> Result<File, Error> {
-        let path = self.reader_lock();
+        let path = self.file(READER_LOCK);
         let file = private_file_options().create(true).truncate(false).open(&path).map_err(io(&path))?;
         let locked = wait_for_lock(READER_WAIT_MAX, || file.try_lock()).map_err(io(&path))?;
         locked.then_some(file).ok_or_else(|| Error::Busy { dir: self.0.clone() })
@@ -136,7 +112,7 @@ impl Folder {
 
     /// A copy of a trail may lack this file: copies are never rewritten.
     pub(crate) fn lock_reader(&self) -> Result<Option<File>, Error> {
-        let path = self.reader_lock();
+        let path = self.file(READER_LOCK);
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -147,7 +123,7 @@ impl Folder {
     }
 
     pub(crate) fn is_being_written(&self) -> bool {
-        File::open(self.writer_lock())
+        File::open(self.file(WRITER_LOCK))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 }
@@ -190,7 +166,6 @@ pub(crate) fn replace(
     write: impl FnOnce(&mut File) -> std::io::Result<()>,
 ) -> Result<(), Error> {
     let mut name = path.as_os_str().to_owned();
-    name.push(".");
     name.push(UNFINISHED);
     let new = PathBuf::from(name);
     let mut file = private_file_options().create(true).truncate(true).open(&new).map_err(io(&new))?;

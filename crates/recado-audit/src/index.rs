@@ -12,14 +12,13 @@ use std::hash::Hasher;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use recado_core::{AuditEvent, Timestamp};
+use recado_core::{AuditEvent, AuditKind, Timestamp};
 use siphasher::sip::SipHasher13;
 
-use crate::erasure::Erasure;
 use crate::error::{Error, io};
 use crate::files;
 use crate::line::{Line, json};
-use crate::record::{Content, Kind, Record};
+use crate::record::Record;
 use crate::snapshot::Segment;
 
 /// Bytes of a segment that one run covers, about ten thousand records.
@@ -49,41 +48,40 @@ pub(crate) fn key(field: Field, value: &str) -> u64 {
     hasher.finish()
 }
 
-pub(crate) fn kind_key(kind: Kind) -> u64 {
+pub(crate) fn kind_key(kind: AuditKind) -> u64 {
     match kind {
-        Kind::Event(kind) => key(Field::Kind, &json(&kind)),
-        Kind::Erasure => key(Field::Kind, "erasure"),
+        AuditKind::PersonalDataErased => key(Field::Kind, "erasure"),
+        kind => key(Field::Kind, &json(&kind)),
     }
 }
 
-fn event_keys(event: &AuditEvent) -> impl Iterator<Item = u64> {
-    let texts = [
-        (Field::Claim, Some(&event.claim_id).filter(|claim| !claim.is_empty())),
-        (Field::Job, event.job_id.as_ref()),
-        (Field::Company, event.company_id.as_ref()),
-        (Field::Actor, event.actor.as_ref()),
-        (Field::User, event.user_id.as_ref()),
-        (Field::Correlation, event.correlation_id.as_ref()),
-    ];
-    let texts = texts.into_iter().filter_map(|(field, value)| Some(key(field, value?)));
-    texts.chain([kind_key(Kind::Event(event.kind))])
+/// The texts by which an event can be found.
+pub(crate) fn texts_of(event: &AuditEvent) -> [(Field, Option<&str>); 6] {
+    [
+        (Field::Job, event.job_id.as_deref()),
+        (Field::Claim, Some(&*event.claim_id).filter(|claim| !claim.is_empty())),
+        (Field::Correlation, event.correlation_id.as_deref()),
+        (Field::Company, event.company_id.as_deref()),
+        (Field::User, event.user_id.as_deref()),
+        (Field::Actor, event.actor.as_deref()),
+    ]
 }
 
-fn erasure_keys(erasure: &Erasure) -> impl Iterator<Item = u64> {
-    let company = erasure.company_id.as_ref().map(|company| key(Field::Company, company));
-    [key(Field::Actor, &erasure.actor), kind_key(Kind::Erasure)].into_iter().chain(company)
-}
-
-/// One run's header.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
-    /// The stretch of the segment.
+/// The part of a segment that a run covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) first_sequence: u64,
     pub(crate) last_sequence: u64,
     pub(crate) oldest: Timestamp,
     pub(crate) newest: Timestamp,
+}
+
+/// One run's header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) span: Span,
     entries: usize,
     /// Position of the run's body in the index file.
     body: u64,
@@ -103,15 +101,9 @@ impl Run {
     }
 
     fn header(&self) -> [u8; HEADER_LEN] {
-        let words = [
-            self.start,
-            self.end,
-            self.first_sequence,
-            self.last_sequence,
-            self.oldest.as_millis().cast_unsigned(),
-            self.newest.as_millis().cast_unsigned(),
-            self.entries as u64,
-        ];
+        let Span { start, end, first_sequence, last_sequence, oldest, newest } = self.span;
+        let times = [oldest, newest].map(|at| at.as_millis().cast_unsigned());
+        let words = [start, end, first_sequence, last_sequence, times[0], times[1], self.entries as u64];
         let mut header = [0; HEADER_LEN];
         for (place, word) in words.into_iter().enumerate() {
             header[place * 8..][..8].copy_from_slice(&word.to_le_bytes());
@@ -130,16 +122,16 @@ impl Run {
         if header[HEADER_LEN - 8..] != MAGIC || word(7) != header_sum(&header) {
             return None;
         }
-        Some(Run {
+        let time = |place| Timestamp::from_millis(word(place).cast_signed());
+        let span = Span {
             start: word(0),
             end: word(1),
             first_sequence: word(2),
             last_sequence: word(3),
-            oldest: Timestamp::from_millis(word(4).cast_signed()),
-            newest: Timestamp::from_millis(word(5).cast_signed()),
-            entries: u32::try_from(word(6)).ok()? as usize,
-            body: at + HEADER_LEN as u64,
-        })
+            oldest: time(4),
+            newest: time(5),
+        };
+        Some(Run { span, entries: u32::try_from(word(6)).ok()? as usize, body: at + HEADER_LEN as u64 })
     }
 
     /// Offsets in the segment of the records with this key (and, once in a great while, of others), rising.
@@ -156,7 +148,7 @@ impl Run {
         let offset = |entry: &[u8; ENTRY_LEN]| {
             let (hash, offset) = entry.split_first_chunk().expect("an entry is longer than its hash");
             let offset = u32::from_le_bytes(*offset.first_chunk().expect("the rest of an entry"));
-            (u64::from_le_bytes(*hash) == key).then_some(self.start + u64::from(offset))
+            (u64::from_le_bytes(*hash) == key).then_some(self.span.start + u64::from(offset))
         };
         Ok(entries.as_chunks().0.iter().filter_map(offset).collect())
     }
@@ -175,17 +167,17 @@ pub(crate) fn read_runs(segment: &Segment) -> Vec<Run> {
     let index_bytes = index.metadata().map_or(0, |meta| meta.len());
     let (mut at, mut covered) = (0, 0);
     while let Some(run) = Run::read(index, at) {
-        let fits = run.start == covered && run.end > run.start && run.end <= segment.bytes;
-        if !fits || run.body_end() > index_bytes {
+        let Span { start, end, .. } = run.span;
+        if start != covered || end <= start || end > segment.bytes || run.body_end() > index_bytes {
             break;
         }
-        (at, covered) = (run.body_end(), run.end);
+        (at, covered) = (run.body_end(), end);
         runs.push(run);
     }
     // An index that was made for another state of the segment points between its lines.
     let fits = |run: &Run| {
-        let line = segment.line_that_ends_at(run.end).unwrap_or_default();
-        Line::read(&line).is_some_and(|line| line.sequence == run.last_sequence)
+        let line = segment.line_that_ends_at(run.span.end).unwrap_or_default();
+        Line::read(&line).is_some_and(|line| line.sequence == run.span.last_sequence)
     };
     if runs.last().is_some_and(|run| !fits(run)) {
         runs.clear();
@@ -193,31 +185,20 @@ pub(crate) fn read_runs(segment: &Segment) -> Vec<Run> {
     runs
 }
 
-/// The state of a segment: only the newest one still grows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Growth {
-    Growing,
-    Closed,
-}
-
-/// Brings an index up to its segment, except for a last stretch that is still growing. Records that the
+/// Brings an index up to its segment, except for a last stretch of fewer than `least_bytes`. Records that the
 /// writer still has in memory are not read again. Returns the position it has reached.
 pub(crate) fn extend_index(
     path: &Path,
     segment: &Segment,
-    growth: Growth,
+    least_bytes: u64,
     unindexed: Option<Stretch>,
 ) -> Result<u64, Error> {
     let last = read_runs(segment).pop();
-    let (mut from, mut at) = last.map_or((0, 0), |run| (run.end, run.body_end()));
-    let least = match growth {
-        Growth::Growing => RUN_BYTES,
-        Growth::Closed => 1,
-    };
-    let mut unindexed = unindexed.filter(|stretch| stretch.end == segment.bytes);
-    while segment.bytes - from >= least {
-        let until = unindexed.as_ref().map(|stretch| stretch.start).filter(|start| *start >= from);
-        let stretch = match unindexed.take_if(|stretch| stretch.start == from) {
+    let (mut from, mut at) = last.map_or((0, 0), |run| (run.span.end, run.body_end()));
+    let mut unindexed = unindexed.filter(|stretch| stretch.span.end == segment.bytes);
+    while segment.bytes - from >= least_bytes {
+        let until = unindexed.as_ref().map(|stretch| stretch.span.start).filter(|start| *start >= from);
+        let stretch = match unindexed.take_if(|stretch| stretch.span.start == from) {
             Some(stretch) => stretch,
             None => read(segment, from, until.unwrap_or(segment.bytes))?,
         };
@@ -229,7 +210,7 @@ pub(crate) fn extend_index(
             .and_then(|()| file.sync_data())
             .and_then(|()| file.write_all_at(&run.header(), at))
             .map_err(io(path))?;
-        (from, at) = (run.end, run.body_end());
+        (from, at) = (run.span.end, run.body_end());
     }
     Ok(from)
 }
@@ -237,68 +218,44 @@ pub(crate) fn extend_index(
 /// Lines of a segment without a gap, on their way to become a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    start: u64,
-    end: u64,
-    first_sequence: u64,
-    last_sequence: u64,
-    oldest: Timestamp,
-    newest: Timestamp,
+    span: Span,
     /// Keys, and where each one's line begins, counted from the start.
     entries: Vec<(u64, u32)>,
 }
 
 impl Stretch {
     pub(crate) fn from(start: u64) -> Self {
-        Stretch {
+        let span = Span {
             start,
             end: start,
             first_sequence: u64::MAX,
             last_sequence: 0,
             oldest: Timestamp::MAX,
             newest: Timestamp::from_millis(i64::MIN),
-            entries: Vec::new(),
-        }
+        };
+        Stretch { span, entries: Vec::new() }
     }
 
-    /// The next line is an event's. If lines are missing before it, the stretch begins anew.
-    pub(crate) fn event(&mut self, at: u64, end: u64, sequence: u64, event: &AuditEvent) {
-        if at != self.end {
+    /// Adds the next line. If lines are missing before it, the stretch begins anew.
+    pub(crate) fn add(&mut self, at: u64, end: u64, sequence: u64, event: &AuditEvent) {
+        if at != self.span.end {
             *self = Stretch::from(at);
         }
-        self.line(at, end, sequence, event.timestamp, event_keys(event));
-    }
-
-    fn record(&mut self, at: u64, end: u64, record: &Record) {
-        let (sequence, timestamp) = (record.sequence, record.timestamp());
-        match &record.content {
-            Content::Event { event, .. } => self.line(at, end, sequence, timestamp, event_keys(event)),
-            Content::Erasure { erasure } => self.line(at, end, sequence, timestamp, erasure_keys(erasure)),
-        }
-    }
-
-    fn line(&mut self, at: u64, end: u64, sequence: u64, when: Timestamp, keys: impl Iterator<Item = u64>) {
-        let offset = u32::try_from(at - self.start).expect("a run is shorter than four gigabytes");
-        self.entries.extend(keys.map(|key| (key, offset)));
-        self.end = end;
-        self.first_sequence = self.first_sequence.min(sequence);
-        self.last_sequence = self.last_sequence.max(sequence);
-        self.oldest = self.oldest.min(when);
-        self.newest = self.newest.max(when);
+        let Stretch { span, entries } = self;
+        let offset = u32::try_from(at - span.start).expect("a run is shorter than four gigabytes");
+        let texts = texts_of(event).into_iter().filter_map(|(field, text)| Some(key(field, text?)));
+        entries.extend(texts.chain([kind_key(event.kind)]).map(|key| (key, offset)));
+        span.end = end;
+        span.first_sequence = span.first_sequence.min(sequence);
+        span.last_sequence = span.last_sequence.max(sequence);
+        span.oldest = span.oldest.min(event.timestamp);
+        span.newest = span.newest.max(event.timestamp);
     }
 
     /// A run, and its body, for this place in the index file.
     fn into_run(mut self, at: u64) -> (Run, Vec<u8>) {
         self.entries.sort_unstable();
-        let run = Run {
-            start: self.start,
-            end: self.end,
-            first_sequence: self.first_sequence,
-            last_sequence: self.last_sequence,
-            oldest: self.oldest,
-            newest: self.newest,
-            entries: self.entries.len(),
-            body: at + HEADER_LEN as u64,
-        };
+        let run = Run { span: self.span, entries: self.entries.len(), body: at + HEADER_LEN as u64 };
         let mut body = Vec::with_capacity(run.body_len());
         for page in self.entries.chunks(PAGE_ENTRIES) {
             body.extend_from_slice(&page[0].0.to_le_bytes());
@@ -314,12 +271,12 @@ impl Stretch {
 fn read(segment: &Segment, from: u64, to: u64) -> Result<Stretch, Error> {
     let mut stretch = Stretch::from(from);
     let mut lines = segment.lines(from, to);
-    while stretch.end - from < RUN_BYTES
+    while stretch.span.end - from < RUN_BYTES
         && let Some(raw) = lines.next()?
     {
-        stretch.end = raw.end;
-        if let Ok(record) = Record::read(raw.bytes) {
-            stretch.record(raw.at, raw.end, &record);
+        match Record::read(raw.bytes) {
+            Ok(record) => stretch.add(raw.at, raw.end, record.sequence, &record.event()),
+            Err(_) => stretch.span.end = raw.end,
         }
     }
     Ok(stretch)
@@ -357,7 +314,7 @@ mod tests {
         let (mut unindexed, mut lines) = (Stretch::from(0), segment.lines(0, segment.bytes));
         for entry in &entries {
             let line = lines.next().expect("readable").expect("a line for each");
-            unindexed.event(line.at, line.end, entry.sequence, &entry.event);
+            unindexed.add(line.at, line.end, entry.sequence, &entry.event);
         }
         assert_eq!(unindexed, read(&segment, 0, segment.bytes).expect("readable"));
     }

@@ -11,9 +11,8 @@ use std::str::FromStr;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::digest::{encode, read_hex};
+use crate::digest::Hex;
 use crate::error::{Error, io};
 use crate::files::{self, Durability};
 
@@ -22,22 +21,16 @@ const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65,
 
 /// The purpose of a signature, so that none can be passed off as another.
 #[derive(Clone, Copy)]
-pub(crate) enum Purpose {
-    Checkpoint,
-    Head,
-    Erasure,
-    Summary,
-}
+pub(crate) struct Purpose(&'static str);
 
 impl Purpose {
+    pub(crate) const CHECKPOINT: Purpose = Purpose("checkpoint");
+    pub(crate) const HEAD: Purpose = Purpose("head");
+    pub(crate) const ERASURE: Purpose = Purpose("erasure");
+    pub(crate) const SUMMARY: Purpose = Purpose("summary");
+
     fn message(self, content: &[u8]) -> Vec<u8> {
-        let name = match self {
-            Purpose::Checkpoint => "checkpoint",
-            Purpose::Head => "head",
-            Purpose::Erasure => "erasure",
-            Purpose::Summary => "summary",
-        };
-        [b"recado audit ", name.as_bytes(), b"\n", content].concat()
+        [b"recado audit ", self.0.as_bytes(), b"\n", content].concat()
     }
 }
 
@@ -75,15 +68,12 @@ impl SigningKey {
     }
 
     pub(crate) fn public(&self) -> PublicKey {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(self.0.public_key().as_ref());
-        PublicKey(bytes)
+        PublicKey(self.0.public_key().as_ref().try_into().expect("an ed25519 key has 32 bytes"))
     }
 
     pub(crate) fn sign(&self, purpose: Purpose, content: &[u8]) -> Signature {
-        let mut bytes = [0; 64];
-        bytes.copy_from_slice(self.0.sign(&purpose.message(content)).as_ref());
-        Signature(bytes)
+        let signature = self.0.sign(&purpose.message(content));
+        Hex(signature.as_ref().try_into().expect("an ed25519 signature has 64 bytes"))
     }
 }
 
@@ -115,7 +105,7 @@ impl fmt::Display for PublicKey {
 
 impl fmt::Debug for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PublicKey({})", encode(&self.0))
+        write!(f, "PublicKey({})", Hex(self.0))
     }
 }
 
@@ -129,32 +119,8 @@ impl FromStr for PublicKey {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Signature(pub(crate) [u8; 64]);
-
-impl fmt::Display for Signature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&encode(&self.0))
-    }
-}
-
-impl fmt::Debug for Signature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Serialize for Signature {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&encode(&self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Signature {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_hex(deserializer).map(Signature)
-    }
-}
+/// An ed25519 signature.
+pub type Signature = Hex<64>;
 
 /// Short enough for one line: no key here needs to be folded.
 fn encode_pem(label: &str, der: &[u8]) -> String {

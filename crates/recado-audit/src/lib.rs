@@ -7,21 +7,19 @@
 //! ```
 //!
 //! Stores keep audit events until they are archived here ([`Trail::append`]: durable when it returns, safe to
-//! repeat). From then on people read them ([`search`], [`export`]), auditors prove them whole ([`verify`]),
+//! repeat). From then on people read them ([`search`]), auditors prove them whole ([`verify`]),
 //! data subjects have theirs removed ([`Trail::erase`]), and months that are old enough go
 //! ([`Trail::drop_older_than`]).
 //!
 //! Reading order: [`line`] (the format), [`record`] (what is personal), [`trail`] (the writer), [`tail`] (after a
-//! crash), [`verify`], [`erase`], [`retention`], [`index`] and [`search`].
+//! crash), [`verify`], [`erasure`], [`retention`], [`index`] and [`search`].
 //!
 //! Deliberately absent: a clock, async, and any store. One process writes; a lock keeps others out. Readers need
 //! no permission, and take none of the writer's time.
 
 mod digest;
-mod erase;
 mod erasure;
 mod error;
-mod export;
 mod files;
 mod index;
 mod key;
@@ -36,15 +34,13 @@ mod tail;
 mod trail;
 mod verify;
 
-pub use digest::Hash;
-pub use erase::Erased;
-pub use erasure::{Erasure, Identity, IdentityKind, Subject, SubjectHash};
+pub use digest::{Hash, Hex};
+pub use erasure::{Erased, Erasure, Identity, IdentityKind, Subject, SubjectHash};
 pub use error::Error;
-pub use export::export;
 pub use key::{NotAPublicKey, PublicKey, Signature};
 pub use line::Checkpoint;
 pub use month::{Month, NotAMonth};
-pub use record::{Content, Entry, Kind, Record};
+pub use record::{Content, Entry, Record};
 pub use retention::{KindCount, MONTHS_KEPT, Summary};
 pub use search::{Order, Page, Query, search};
 pub use tail::Recovered;

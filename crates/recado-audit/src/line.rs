@@ -17,10 +17,10 @@
 
 use recado_core::Timestamp;
 
-use crate::digest::{Hash, decode, encode};
+use crate::digest::{Hash, Hex};
 use crate::erasure::Erasure;
 use crate::key::{PublicKey, Purpose, Signature, SigningKey};
-use crate::record::{Entry, split};
+use crate::record::{Entry, Facts, Personal};
 
 const START: &[u8] = br#"{"v":1,"sequence":"#;
 const PREVIOUS: &[u8] = br#","previous":""#;
@@ -38,6 +38,8 @@ const END: &[u8] = br#""}"#;
 const TIME_LEN: usize = 24;
 const HEX_HASH_LEN: usize = 64;
 const HEX_SIGNATURE_LEN: usize = 128;
+
+const OUR_JSON: &str = "our own types are JSON";
 
 /// Bytes at a line's end that show whether it is signed.
 pub(crate) const SIGNED_SEAL_LEN: usize =
@@ -66,7 +68,7 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     fn sign(sequence: u64, hash: Hash, key: &SigningKey) -> Self {
-        let signature = key.sign(Purpose::Checkpoint, &Self::content(sequence, hash));
+        let signature = key.sign(Purpose::CHECKPOINT, &Self::content(sequence, hash));
         Checkpoint { sequence, hash, signature }
     }
 
@@ -75,7 +77,7 @@ impl Checkpoint {
     }
 
     pub(crate) fn is_signed_by(&self, key: &PublicKey) -> bool {
-        key.verifies(Purpose::Checkpoint, &Self::content(self.sequence, self.hash), &self.signature)
+        key.verifies(Purpose::CHECKPOINT, &Self::content(self.sequence, self.hash), &self.signature)
     }
 
     pub(crate) fn link(&self) -> Link {
@@ -85,14 +87,14 @@ impl Checkpoint {
 }
 
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("our own types are JSON")
+    serde_json::to_string(value).expect(OUR_JSON)
 }
 
 /// From `"hash"` to the closing brace.
 fn seal(hash: Hash, signature: Option<Signature>) -> Vec<u8> {
     let mut seal = Vec::with_capacity(SIGNED_SEAL_LEN);
     seal.extend_from_slice(&HASH[1..]);
-    seal.extend_from_slice(hash.hex().as_bytes());
+    seal.extend_from_slice(hash.to_string().as_bytes());
     if let Some(signature) = signature {
         seal.extend_from_slice(SIGNATURE);
         seal.extend_from_slice(signature.to_string().as_bytes());
@@ -114,29 +116,17 @@ impl<'a> Writer<'a> {
         Writer { bytes: Vec::new(), link, key, archived_at }
     }
 
-    pub(crate) fn write_event(&mut self, entry: &Entry, salt: &[u8; 16]) {
-        let hash = self.begin_event(entry, salt);
-        self.end(hash, None);
-    }
-
-    pub(crate) fn write_signed_event(&mut self, entry: &Entry, salt: &[u8; 16]) -> Checkpoint {
-        let hash = self.begin_event(entry, salt);
-        self.end_signed(hash)
-    }
-
-    /// Writes a line up to its seal, and returns the hash of its body.
-    fn begin_event(&mut self, entry: &Entry, salt: &[u8; 16]) -> Hash {
-        let salt = encode(salt);
-        let (facts, personal) = split(entry, &salt);
-        let personal = json(&personal);
+    /// Writes an event's line up to its seal, and returns the hash of its body.
+    pub(crate) fn begin_event(&mut self, entry: &Entry, salt: [u8; 16]) -> Hash {
+        let personal = json(&Personal::of(&entry.event, &Hex(salt).to_string()));
         let start = self.begin();
         self.put(&[br#","source":"#]);
         self.put_json(&entry.source);
         self.put(&[br#","sourceSequence":"#]);
         self.put_json(&entry.sequence);
         self.put(&[br#","event":"#]);
-        self.put_json(&facts);
-        self.put(&[COMMITMENT, Hash::of(personal.as_bytes()).hex().as_bytes(), b"\""]);
+        Facts::serialize(&entry.event, &mut serde_json::Serializer::new(&mut self.bytes)).expect(OUR_JSON);
+        self.put(&[COMMITMENT, Hash::of(personal.as_bytes()).to_string().as_bytes(), b"\""]);
         let hash = Hash::of(&self.bytes[start..]);
         self.put(&[br#","personal":"#, personal.as_bytes()]);
         hash
@@ -155,18 +145,18 @@ impl<'a> Writer<'a> {
         let (sequence, previous, at) = (self.link.sequence + 1, self.link.seal, self.archived_at);
         self.put(&[START]);
         self.put_json(&sequence);
-        self.put(&[PREVIOUS, previous.hex().as_bytes(), br#"","archivedAt":"#]);
+        self.put(&[PREVIOUS, previous.to_string().as_bytes(), br#"","archivedAt":"#]);
         self.put_json(&at);
         start
     }
 
-    fn end_signed(&mut self, hash: Hash) -> Checkpoint {
+    pub(crate) fn end_signed(&mut self, hash: Hash) -> Checkpoint {
         let checkpoint = Checkpoint::sign(self.link.sequence + 1, hash, self.key);
         self.end(hash, Some(checkpoint.signature));
         checkpoint
     }
 
-    fn end(&mut self, hash: Hash, signature: Option<Signature>) {
+    pub(crate) fn end(&mut self, hash: Hash, signature: Option<Signature>) {
         let seal = seal(hash, signature);
         self.bytes.push(b',');
         self.bytes.extend_from_slice(&seal);
@@ -181,7 +171,7 @@ impl<'a> Writer<'a> {
     }
 
     fn put_json(&mut self, value: &impl serde::Serialize) {
-        serde_json::to_writer(&mut self.bytes, value).expect("our own types are JSON");
+        serde_json::to_writer(&mut self.bytes, value).expect(OUR_JSON);
     }
 }
 
@@ -285,7 +275,7 @@ fn split_seal(line: &[u8]) -> Option<(&[u8], Hash, Option<Signature>)> {
         Some((rest.strip_suffix(SIGNATURE)?, hex))
     });
     let (rest, signature) = match signed {
-        Some((rest, hex)) => (rest, Some(Signature(decode(hex)?))),
+        Some((rest, hex)) => (rest, Some(Hex::read(hex)?)),
         None => (rest, None),
     };
     let (rest, hash) = rest.split_at_checked(rest.len().checked_sub(HEX_HASH_LEN)?)?;

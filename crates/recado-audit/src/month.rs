@@ -45,17 +45,14 @@ impl FromStr for Month {
 
     fn from_str(text: &str) -> Result<Self, NotAMonth> {
         let (year, month) = text.split_once('-').ok_or(NotAMonth)?;
-        let digits =
-            |text: &str, count: usize| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
-        if !digits(year, 4) || !digits(month, 2) {
-            return Err(NotAMonth);
+        let number = |text: &str, digits: usize| {
+            let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<u32>().ok().filter(|_| is_number)
+        };
+        match (number(year, 4), number(month, 2)) {
+            (Some(year), Some(month @ 1..=12)) => Ok(Month(year * 12 + month - 1)),
+            _ => Err(NotAMonth),
         }
-        let (year, month): (u32, u32) =
-            (year.parse().map_err(|_| NotAMonth)?, month.parse().map_err(|_| NotAMonth)?);
-        if !(1..=12).contains(&month) {
-            return Err(NotAMonth);
-        }
-        Ok(Month(year * 12 + month - 1))
     }
 }
 

@@ -5,6 +5,8 @@
 //! are the bare facts (time, kind, route, company, counts, rule) and the actor: an audit trail that forgets
 //! its operators is none.
 
+use std::borrow::Cow;
+
 use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -22,27 +24,22 @@ pub struct Entry {
 }
 
 /// One record of the trail, as searches find it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub sequence: u64,
     pub archived_at: Timestamp,
     pub hash: Hash,
-    #[serde(flatten)]
     pub content: Content,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    #[serde(rename_all = "camelCase")]
     Event {
         source: Box<str>,
         source_sequence: u64,
         /// Once erased, its claim is empty, and its job, its user, its correlation and its texts are absent.
         event: AuditEvent,
         /// The record of the act that erased the personal part, if it was erased.
-        #[serde(skip_serializing_if = "Option::is_none")]
         erased_by: Option<u64>,
     },
     Erasure {
@@ -50,49 +47,16 @@ pub enum Content {
     },
 }
 
-/// The subject of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Event(AuditKind),
-    /// Personal data was erased from other records.
-    Erasure,
-}
-
-impl From<AuditKind> for Kind {
-    fn from(kind: AuditKind) -> Self {
-        match kind {
-            AuditKind::PersonalDataErased => Kind::Erasure,
-            kind => Kind::Event(kind),
-        }
-    }
-}
-
 impl Record {
-    pub fn kind(&self) -> Kind {
-        match &self.content {
-            Content::Event { event, .. } => Kind::Event(event.kind),
-            Content::Erasure { .. } => Kind::Erasure,
-        }
-    }
-
     /// The record as an event, whatever it is about: an erasure reads as an act with its reason.
-    pub fn event(&self) -> AuditEvent {
+    pub fn event(&self) -> Cow<'_, AuditEvent> {
         match &self.content {
-            Content::Event { event, .. } => event.clone(),
+            Content::Event { event, .. } => Cow::Borrowed(event),
             Content::Erasure { erasure } => {
                 let act = AuditEvent::claim("", "", AuditKind::PersonalDataErased, self.archived_at);
-                AuditEvent { company_id: erasure.company_id.clone(), ..act }
-                    .reason(erasure.reason.to_string())
-                    .by(Some(&erasure.actor))
+                let act = AuditEvent { company_id: erasure.company_id.clone(), ..act };
+                Cow::Owned(act.reason(erasure.reason.to_string()).by(Some(&erasure.actor)))
             }
-        }
-    }
-
-    /// Time of the event, which is before it was archived.
-    pub fn timestamp(&self) -> Timestamp {
-        match &self.content {
-            Content::Event { event, .. } => event.timestamp,
-            Content::Erasure { .. } => self.archived_at,
         }
     }
 
@@ -101,12 +65,12 @@ impl Record {
         let line: Written = serde_json::from_slice(line)?;
         let content = match (line.erasure, line.event) {
             (Some(erasure), _) => Content::Erasure { erasure },
-            (None, Some(facts)) => {
-                let erased_by = line.personal.erased_by;
-                let event = join(facts, line.personal);
-                let (source, source_sequence) = (line.source, line.source_sequence);
-                Content::Event { source, source_sequence, event, erased_by }
-            }
+            (None, Some(WrittenFacts(facts))) => Content::Event {
+                source: line.source,
+                source_sequence: line.source_sequence,
+                erased_by: line.personal.erased_by,
+                event: line.personal.join(facts),
+            },
             (None, None) => return Err(serde::de::Error::custom("neither an event nor an erasure")),
         };
         Ok(Record { sequence: line.sequence, archived_at: line.archived_at, hash: line.hash, content })
@@ -122,26 +86,40 @@ struct Written {
     source: Box<str>,
     #[serde(default)]
     source_sequence: u64,
-    event: Option<Facts<Box<str>>>,
+    event: Option<WrittenFacts>,
     erasure: Option<Erasure>,
     #[serde(default)]
     personal: Personal<Box<str>>,
     hash: Hash,
 }
 
-/// The part of an event that is under the chain's hash. Its texts are borrowed to be written and owned when read.
+#[derive(Deserialize)]
+struct WrittenFacts(#[serde(with = "Facts")] AuditEvent);
+
+/// The part of an event that is under the chain's hash. Every field of an event is named here, so that a new one
+/// cannot come in without being put on one side: those that are skipped are [`Personal`].
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Facts<T> {
+#[serde(remote = "AuditEvent", rename_all = "camelCase")]
+pub(crate) struct Facts {
     timestamp: Timestamp,
     kind: AuditKind,
+    #[serde(skip)]
+    claim_id: Box<str>,
+    #[serde(skip)]
+    job_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    company_id: Option<T>,
-    route: T,
+    company_id: Option<Box<str>>,
+    #[serde(skip)]
+    user_id: Option<Box<str>>,
+    #[serde(skip)]
+    correlation_id: Option<Box<str>>,
+    route: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    provider: Option<T>,
+    provider: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
+    #[serde(skip)]
+    error_message: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,13 +130,16 @@ pub(crate) struct Facts<T> {
     next_retry_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     should_retry: Option<bool>,
+    #[serde(skip)]
+    retry_reason: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<T>,
+    rule: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    actor: Option<T>,
+    actor: Option<Box<str>>,
 }
 
-/// The part that the chain only commits to. The salt goes with it, so that what is left tells nothing.
+/// The part that the chain only commits to. The salt goes with it, so that what is left tells nothing. Its texts are
+/// borrowed to be written and owned when read.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Personal<T> {
@@ -180,77 +161,31 @@ pub(crate) struct Personal<T> {
     erased_by: Option<u64>,
 }
 
-/// Every field of an event is named here, so that a new one cannot come in without being put on one side.
-pub(crate) fn split<'e>(entry: &'e Entry, salt: &'e str) -> (Facts<&'e str>, Personal<&'e str>) {
-    let AuditEvent {
-        timestamp,
-        kind,
-        claim_id,
-        job_id,
-        company_id,
-        user_id,
-        correlation_id,
-        route,
-        provider,
-        attempt,
-        error_message,
-        retry_count,
-        error_classification,
-        backoff_minutes,
-        next_retry_time,
-        should_retry,
-        retry_reason,
-        rule,
-        actor,
-    } = &entry.event;
-    let facts = Facts {
-        timestamp: *timestamp,
-        kind: *kind,
-        company_id: company_id.as_deref(),
-        route: route.as_ref(),
-        provider: provider.as_deref(),
-        attempt: *attempt,
-        retry_count: *retry_count,
-        error_classification: *error_classification,
-        backoff_minutes: *backoff_minutes,
-        next_retry_time: *next_retry_time,
-        should_retry: *should_retry,
-        rule: rule.as_deref(),
-        actor: actor.as_deref(),
-    };
-    let personal = Personal {
-        salt: Some(salt),
-        claim_id: Some(claim_id),
-        job_id: job_id.as_deref(),
-        user_id: user_id.as_deref(),
-        correlation_id: correlation_id.as_deref(),
-        error_message: error_message.as_deref(),
-        retry_reason: retry_reason.as_deref(),
-        erased_by: None,
-    };
-    (facts, personal)
+impl<'e> Personal<&'e str> {
+    pub(crate) fn of(event: &'e AuditEvent, salt: &'e str) -> Self {
+        Personal {
+            salt: Some(salt),
+            claim_id: Some(&event.claim_id),
+            job_id: event.job_id.as_deref(),
+            user_id: event.user_id.as_deref(),
+            correlation_id: event.correlation_id.as_deref(),
+            error_message: event.error_message.as_deref(),
+            retry_reason: event.retry_reason.as_deref(),
+            erased_by: None,
+        }
+    }
 }
 
-fn join(facts: Facts<Box<str>>, personal: Personal<Box<str>>) -> AuditEvent {
-    AuditEvent {
-        timestamp: facts.timestamp,
-        kind: facts.kind,
-        claim_id: personal.claim_id.unwrap_or_default(),
-        job_id: personal.job_id,
-        company_id: facts.company_id,
-        user_id: personal.user_id,
-        correlation_id: personal.correlation_id,
-        route: facts.route,
-        provider: facts.provider,
-        attempt: facts.attempt,
-        error_message: personal.error_message,
-        retry_count: facts.retry_count,
-        error_classification: facts.error_classification,
-        backoff_minutes: facts.backoff_minutes,
-        next_retry_time: facts.next_retry_time,
-        should_retry: facts.should_retry,
-        retry_reason: personal.retry_reason,
-        rule: facts.rule,
-        actor: facts.actor,
+impl Personal<Box<str>> {
+    fn join(self, facts: AuditEvent) -> AuditEvent {
+        AuditEvent {
+            claim_id: self.claim_id.unwrap_or_default(),
+            job_id: self.job_id,
+            user_id: self.user_id,
+            correlation_id: self.correlation_id,
+            error_message: self.error_message,
+            retry_reason: self.retry_reason,
+            ..facts
+        }
     }
 }

@@ -4,14 +4,14 @@
 //! accepts nothing else in its place, and what failed how often in that month, without personal data: error
 //! analysis is kept for good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use recado_core::{AuditKind, Class, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Hash;
 use crate::error::Error;
-use crate::files::{self, Durability};
+use crate::files::{self, Durability, INDEX, SEGMENT, SUMMARY};
 use crate::key::Purpose;
 use crate::line::Checkpoint;
 use crate::month::Month;
@@ -19,7 +19,7 @@ use crate::record::{Content, Record};
 use crate::snapshot::Segment;
 use crate::statement;
 use crate::trail::Trail;
-use crate::verify::{WatchedSequences, check_segment};
+use crate::verify::check_segment;
 
 /// Months that records are kept by default: five years.
 pub const MONTHS_KEPT: u32 = 60;
@@ -61,17 +61,12 @@ impl Trail {
         let mut dropped = Vec::new();
         let newest = self.head.as_ref().map(|head| head.segment);
         let old = |month: &Month| Some(*month) != newest && Month::of(now).since(*month) > months;
-        for month in self.folder.segments()?.into_iter().take_while(old) {
+        for month in self.folder.months(SEGMENT)?.into_iter().take_while(old) {
             let _no_reader_opens_files = self.folder.lock_readers_out()?;
             let summary = self.summarise(month, now)?;
             if let Some(summary) = summary {
-                statement::write(
-                    &self.folder.summary(month),
-                    Purpose::Summary,
-                    &self.key,
-                    &summary,
-                    Durability::OnDisk,
-                )?;
+                let path = self.folder.month_file(month, SUMMARY);
+                self.write_statement(&path, Purpose::SUMMARY, &summary, Durability::OnDisk)?;
                 dropped.push(summary);
             }
             self.remove_segment(month)?;
@@ -81,10 +76,10 @@ impl Trail {
 
     /// Finishes dropping segments whose summary is there already.
     pub(crate) fn finish_dropping(&self) -> Result<(), Error> {
-        let segments = self.folder.segments()?;
-        for month in self.folder.summaries()?.into_iter().filter(|month| segments.contains(month)) {
-            let bytes = files::read(&self.folder.summary(month))?.unwrap_or_default();
-            if statement::read::<Summary>(&bytes, Purpose::Summary, &self.public_key()).is_some() {
+        let segments = self.folder.months(SEGMENT)?;
+        for month in self.folder.months(SUMMARY)?.into_iter().filter(|month| segments.contains(month)) {
+            let bytes = files::read(&self.folder.month_file(month, SUMMARY))?.unwrap_or_default();
+            if statement::read::<Summary>(&bytes, Purpose::SUMMARY, &self.public_key()).is_some() {
                 let _no_reader_opens_files = self.folder.lock_readers_out()?;
                 self.remove_segment(month)?;
             }
@@ -93,16 +88,15 @@ impl Trail {
     }
 
     fn remove_segment(&self, month: Month) -> Result<(), Error> {
-        files::remove(&self.folder.index(month))?;
-        files::remove(&self.folder.segment(month))?;
+        files::remove(&self.folder.month_file(month, INDEX))?;
+        files::remove(&self.folder.month_file(month, SEGMENT))?;
         self.folder.sync_directory()
     }
 
     /// Nothing if the segment holds nothing.
     fn summarise(&self, month: Month, now: Timestamp) -> Result<Option<Summary>, Error> {
         let segment = Segment::open(&self.folder, month)?;
-        let checked =
-            check_segment(&segment, segment.bytes, &self.public_key(), &WatchedSequences::default())?;
+        let checked = check_segment(&segment, segment.bytes, &self.public_key(), &BTreeSet::new())?;
         if let Some(finding) = checked.findings.first() {
             let (line, what) = (finding.line.unwrap_or(0), finding.fault.to_string());
             return Err(Error::Damaged { segment: month, line, what });

@@ -3,15 +3,15 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use recado_core::{AuditEvent, Timestamp};
+use recado_core::{AuditEvent, AuditKind, Timestamp};
 
 use crate::erasure::{Identity, Subject};
 use crate::error::{Error, io};
-use crate::index::{self, Field, Run};
+use crate::index::{self, Field, Run, Span};
 use crate::line::{Line, json};
 use crate::month::Month;
-use crate::record::{Content, Kind, Record};
-use crate::snapshot::{LINE_BYTES_MAX, Segment, Snapshot};
+use crate::record::Record;
+use crate::snapshot::{Segment, Snapshot};
 
 /// Records of a page by default.
 const PAGE_RECORDS: usize = 100;
@@ -34,7 +34,7 @@ pub struct Query {
     pub user: Option<Box<str>>,
     /// The person who acted.
     pub actor: Option<Box<str>>,
-    pub kind: Option<Kind>,
+    pub kind: Option<AuditKind>,
     /// Happened at or after this.
     pub since: Option<Timestamp>,
     /// Happened before this.
@@ -100,51 +100,34 @@ impl Query {
         query
     }
 
-    fn texts(&self) -> impl Iterator<Item = (Field, &str)> {
-        let texts = [
-            (Field::Job, &self.job),
-            (Field::Claim, &self.claim),
-            (Field::Correlation, &self.correlation),
-            (Field::User, &self.user),
-            (Field::Actor, &self.actor),
-            (Field::Company, &self.company),
-        ];
-        texts.into_iter().filter_map(|(field, text)| Some((field, text.as_deref()?)))
+    /// In the order of [`index::texts_of`].
+    fn texts(&self) -> [(Field, Option<&str>); 6] {
+        [
+            (Field::Job, self.job.as_deref()),
+            (Field::Claim, self.claim.as_deref()),
+            (Field::Correlation, self.correlation.as_deref()),
+            (Field::Company, self.company.as_deref()),
+            (Field::User, self.user.as_deref()),
+            (Field::Actor, self.actor.as_deref()),
+        ]
     }
 
     fn keys(&self) -> Vec<u64> {
-        let texts = self.texts().map(|(field, text)| index::key(field, text));
+        let texts = self.texts().into_iter().filter_map(|(field, text)| Some(index::key(field, text?)));
         texts.chain(self.kind.map(index::kind_key)).collect()
     }
 
     fn fits(&self, record: &Record) -> bool {
-        let content = match &record.content {
-            Content::Event { event, .. } => self.matches_event(event),
-            Content::Erasure { erasure } => {
-                [&self.job, &self.claim, &self.correlation, &self.user].iter().all(|wanted| wanted.is_none())
-                    && is(&self.actor, Some(&erasure.actor))
-                    && is(&self.company, erasure.company_id.as_deref())
-                    && self.matches_kind(Kind::Erasure, record.archived_at)
-            }
-        };
-        content && self.reaches(record.sequence, record.sequence)
+        self.matches_event(&record.event()) && self.reaches(record.sequence, record.sequence)
     }
 
     /// Returns true if an event matches, wherever it is kept.
     pub fn matches_event(&self, event: &AuditEvent) -> bool {
-        is(&self.job, event.job_id.as_deref())
-            && is(&self.claim, Some(&*event.claim_id).filter(|claim| !claim.is_empty()))
-            && is(&self.correlation, event.correlation_id.as_deref())
-            && is(&self.user, event.user_id.as_deref())
-            && is(&self.actor, event.actor.as_deref())
-            && is(&self.company, event.company_id.as_deref())
-            && self.matches_kind(event.kind.into(), event.timestamp)
-    }
-
-    fn matches_kind(&self, kind: Kind, at: Timestamp) -> bool {
-        self.kind.is_none_or(|wanted| wanted == kind)
-            && self.since.is_none_or(|since| at >= since)
-            && self.until.is_none_or(|until| at < until)
+        let mut texts = self.texts().into_iter().zip(index::texts_of(event));
+        texts.all(|((_, wanted), (_, found))| wanted.is_none() || wanted == found)
+            && self.kind.is_none_or(|wanted| wanted == event.kind)
+            && self.since.is_none_or(|since| event.timestamp >= since)
+            && self.until.is_none_or(|until| event.timestamp < until)
     }
 
     /// Returns true if any of these sequences lies beyond the point where the search goes on.
@@ -155,15 +138,11 @@ impl Query {
         })
     }
 
-    fn may_be_in(&self, run: &Run) -> bool {
-        self.reaches(run.first_sequence, run.last_sequence)
-            && self.since.is_none_or(|since| run.newest >= since)
-            && self.until.is_none_or(|until| run.oldest < until)
+    fn may_be_in(&self, span: Span) -> bool {
+        self.reaches(span.first_sequence, span.last_sequence)
+            && self.since.is_none_or(|since| span.newest >= since)
+            && self.until.is_none_or(|until| span.oldest < until)
     }
-}
-
-fn is(wanted: &Option<Box<str>>, found: Option<&str>) -> bool {
-    wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
 }
 
 /// Visits every matching record in order until the visitor stops it.
@@ -182,18 +161,19 @@ pub(crate) fn visit(
         if query.beyond.is_some() && !query.reaches(segment.first_sequence()?, last_sequence_before(next)?) {
             continue;
         }
-        let mut stretches: Vec<SearchRange> =
-            index::read_runs(segment).into_iter().map(SearchRange::Indexed).collect();
-        stretches.push(SearchRange::Rest(stretches.last().map_or(0, SearchRange::end)));
+        let mut runs: Vec<Option<Run>> = index::read_runs(segment).into_iter().map(Some).collect();
+        let indexed = runs.last().copied().flatten().map_or(0, |run| run.span.end);
+        // What is not indexed yet comes after all runs.
+        runs.push(None);
         if newest_first {
-            stretches.reverse();
+            runs.reverse();
         }
-        for stretch in stretches {
-            let found = match stretch {
-                SearchRange::Indexed(run) if !query.may_be_in(&run) => continue,
-                SearchRange::Indexed(run) if !keys.is_empty() => indexed_positions(segment, &run, &keys)?,
-                SearchRange::Indexed(run) => scan(segment, run.start, run.end, query)?,
-                SearchRange::Rest(from) => scan(segment, from, segment.bytes, query)?,
+        for run in runs {
+            let found = match run {
+                Some(run) if !query.may_be_in(run.span) => continue,
+                Some(run) if !keys.is_empty() => indexed_positions(segment, &run, &keys)?,
+                Some(run) => scan(segment, run.span.start, run.span.end, query)?,
+                None => scan(segment, indexed, segment.bytes, query)?,
             };
             let mut found = found.into_iter();
             while let Some(at) = if newest_first { found.next_back() } else { found.next() } {
@@ -209,21 +189,6 @@ pub(crate) fn visit(
     Ok(())
 }
 
-enum SearchRange {
-    Indexed(Run),
-    /// From here to the segment's end.
-    Rest(u64),
-}
-
-impl SearchRange {
-    fn end(&self) -> u64 {
-        match self {
-            SearchRange::Indexed(run) => run.end,
-            SearchRange::Rest(from) => *from,
-        }
-    }
-}
-
 /// The last sequence that can stand before a segment.
 fn last_sequence_before(next: Option<&Segment>) -> Result<u64, Error> {
     next.map_or(Ok(u64::MAX), |next| Ok(next.first_sequence()?.saturating_sub(1)))
@@ -232,23 +197,16 @@ fn last_sequence_before(next: Option<&Segment>) -> Result<u64, Error> {
 /// Positions of records that may match, by the key that fewest records have.
 fn indexed_positions(segment: &Segment, run: &Run, keys: &[u64]) -> Result<Vec<u64>, Error> {
     let Some(index) = &segment.index else { return Ok(Vec::new()) };
-    let mut fewest: Option<Vec<u64>> = None;
-    for key in keys {
-        let found = run.find(index, *key).map_err(io(&segment.path))?;
-        if fewest.as_ref().is_none_or(|fewest| found.len() < fewest.len()) {
-            fewest = Some(found);
-        }
-        if fewest.as_ref().is_some_and(Vec::is_empty) {
-            break;
-        }
-    }
-    Ok(fewest.unwrap_or_default())
+    let found = keys.iter().map(|key| run.find(index, *key)).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(io(&segment.path))?;
+    Ok(found.into_iter().min_by_key(Vec::len).unwrap_or_default())
 }
 
 /// Positions of records that match, found by reading the stretch. Most lines are skipped by a text search,
 /// which is much faster than parsing each one.
 fn scan(segment: &Segment, from: u64, to: u64, query: &Query) -> Result<Vec<u64>, Error> {
-    let texts: Vec<String> = query.texts().map(|(_, text)| json(&text)).collect();
+    let texts: Vec<String> =
+        query.texts().iter().filter_map(|(_, text)| text.map(|text| json(&text))).collect();
     let mut found = Vec::new();
     let mut lines = segment.lines(from, to);
     while let Some(raw) = lines.next()? {
@@ -273,19 +231,7 @@ impl Segment {
     }
 
     fn line_at(&self, at: u64) -> Result<Vec<u8>, Error> {
-        let mut window_bytes = 4 << 10;
-        loop {
-            let end = (at + window_bytes).min(self.bytes);
-            let mut window = self.read(at, end)?;
-            match window.iter().position(|byte| *byte == b'\n') {
-                Some(length) => window.truncate(length),
-                None if end < self.bytes && window_bytes <= LINE_BYTES_MAX as u64 => {
-                    window_bytes *= 16;
-                    continue;
-                }
-                None => {}
-            }
-            return Ok(window);
-        }
+        let mut lines = self.lines_by(4 << 10, at, self.bytes);
+        Ok(lines.next()?.map_or_else(Vec::new, |raw| raw.bytes.to_vec()))
     }
 }

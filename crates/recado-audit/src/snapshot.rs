@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, io};
-use crate::files::{Folder, read};
+use crate::files::{ERASURE, Folder, HEAD, INDEX, SEGMENT, SUMMARY, read};
 use crate::month::Month;
 
 /// No record is longer, so that a reader's memory is bounded whatever a file holds.
@@ -24,21 +24,22 @@ pub(crate) struct Segment {
 
 impl Segment {
     pub(crate) fn open(folder: &Folder, month: Month) -> Result<Self, Error> {
-        let path = folder.segment(month);
+        let path = folder.month_file(month, SEGMENT);
         let file = File::open(&path).map_err(io(&path))?;
         let bytes = file.metadata().map_err(io(&path))?.len();
-        Ok(Segment { month, path, file, bytes, index: File::open(folder.index(month)).ok() })
+        Ok(Segment { month, path, file, bytes, index: File::open(folder.month_file(month, INDEX)).ok() })
     }
 
     /// The lines from one offset to another.
     pub(crate) fn lines(&self, from: u64, to: u64) -> Lines<'_> {
+        self.lines_by(256 << 10, from, to)
+    }
+
+    /// The same, so many bytes read at a time.
+    pub(crate) fn lines_by(&self, buffer_bytes: usize, from: u64, to: u64) -> Lines<'_> {
         let part = Part { file: &self.file, at: from, end: to.min(self.bytes) };
-        Lines {
-            path: &self.path,
-            reader: BufReader::with_capacity(256 << 10, part),
-            line: Vec::new(),
-            at: from,
-        }
+        let reader = BufReader::with_capacity(buffer_bytes, part);
+        Lines { path: &self.path, reader, line: Vec::new(), at: from }
     }
 }
 
@@ -61,13 +62,13 @@ impl Snapshot {
         // Asked before and after: a writer may come or go while the segments are measured.
         let written_before = folder.is_being_written();
         // The head first: segments grow meanwhile, and may be ahead of it but not behind.
-        let head = read(&folder.head())?;
-        let erasure = read(&folder.erasure())?;
+        let head = read(&folder.file(HEAD))?;
+        let erasure = read(&folder.file(ERASURE))?;
         let mut summaries = Vec::new();
-        for month in folder.summaries()? {
-            summaries.extend(read(&folder.summary(month))?.map(|bytes| (month, bytes)));
+        for month in folder.months(SUMMARY)? {
+            summaries.extend(read(&folder.month_file(month, SUMMARY))?.map(|bytes| (month, bytes)));
         }
-        let months = folder.segments()?;
+        let months = folder.months(SEGMENT)?;
         let segments =
             months.into_iter().map(|month| Segment::open(&folder, month)).collect::<Result<_, _>>()?;
         let being_written = written_before || folder.is_being_written();

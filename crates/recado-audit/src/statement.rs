@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 use crate::files::{self, Durability};
-use crate::key::{PublicKey, Purpose, Signature, SigningKey};
+use crate::key::{PublicKey, Purpose, Signature};
 use crate::line::json;
+use crate::trail::Trail;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,18 +23,20 @@ struct Envelope<'a> {
     signature: Signature,
 }
 
-pub(crate) fn write<T: Serialize>(
-    path: &Path,
-    purpose: Purpose,
-    key: &SigningKey,
-    statement: &T,
-    durability: Durability,
-) -> Result<(), Error> {
-    let statement = json(statement);
-    let signature = key.sign(purpose, statement.as_bytes());
-    files::replace(path, durability, |file| {
-        writeln!(file, r#"{{"statement":{statement},"signature":"{signature}"}}"#)
-    })
+impl Trail {
+    pub(crate) fn write_statement(
+        &self,
+        path: &Path,
+        purpose: Purpose,
+        statement: &impl Serialize,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let statement = json(statement);
+        let signature = self.key.sign(purpose, statement.as_bytes());
+        files::replace(path, durability, |file| {
+            writeln!(file, r#"{{"statement":{statement},"signature":"{signature}"}}"#)
+        })
+    }
 }
 
 /// Reads the statement of a file, if this key signed it for this purpose.

@@ -12,7 +12,7 @@ use recado_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, io};
-use crate::files::{self, Folder};
+use crate::files::{self, Folder, HEAD, INDEX, SEGMENT};
 use crate::key::{PublicKey, Purpose};
 use crate::line::{Checkpoint, Line, Link, SIGNED_SEAL_LEN, ends_signed};
 use crate::month::Month;
@@ -60,55 +60,50 @@ impl fmt::Display for Recovered {
     }
 }
 
-/// The last signed line.
-pub(crate) struct End {
-    pub(crate) month: Month,
-    /// Position of the next line.
-    pub(crate) at: u64,
-    pub(crate) archived_at: Timestamp,
-    pub(crate) checkpoint: Checkpoint,
-}
-
 pub(crate) struct Tail {
-    pub(crate) end: Option<End>,
-    pub(crate) sources: Sources,
+    /// What `head.json` must say.
+    pub(crate) head: Option<Head>,
     pub(crate) recovered: Recovered,
     /// True if `head.json` agrees with the segments.
     pub(crate) head_is_current: bool,
 }
 
 pub(crate) fn recover(folder: &Folder, key: &PublicKey) -> Result<Tail, Error> {
-    let months = folder.segments()?;
-    let head = read_head(folder, key)?;
+    let months = folder.months(SEGMENT)?;
+    let known = read_head(folder, key)?;
     let end = find_end(folder, &months, key)?;
-    let ended = end.as_ref().map_or(0, |end| end.checkpoint.sequence);
-    if let Some(signed) = head.as_ref().map(|head| head.checkpoint.sequence).filter(|signed| *signed > ended)
-    {
-        return Err(Error::Shortened { signed, end: ended });
+    let signed = known.as_ref().map(|known| known.checkpoint);
+    let ended = end.as_ref().map(|(head, _)| head.checkpoint);
+    let end_sequence = ended.map_or(0, |ended| ended.sequence);
+    if let Some(signed) = signed.filter(|signed| signed.sequence > end_sequence) {
+        return Err(Error::Shortened { signed: signed.sequence, end: end_sequence });
     }
     let recovered = Recovered {
         cut_bytes: cut_unsigned_lines(folder, &months, end.as_ref())?,
-        head_was_missing: head.is_none() && end.is_some(),
+        head_was_missing: signed.is_none() && ended.is_some(),
         finished_erasure: None,
     };
-    let head_is_current = head.as_ref().map(|head| head.checkpoint) == end.as_ref().map(|end| end.checkpoint);
-    let sources = match (head, &end) {
-        (Some(head), _) if head_is_current => head.sources,
-        (head, Some(end)) => read_sources(folder, &months, head, end)?,
-        (_, None) => Sources::new(),
-    };
-    Ok(Tail { end, sources, recovered, head_is_current })
+    let head_is_current = signed == ended;
+    let mut head = end.map(|(head, _)| head);
+    if let Some(head) = &mut head {
+        head.sources = match known {
+            Some(known) if head_is_current => known.sources,
+            known => read_sources(folder, &months, known, head.segment)?,
+        };
+    }
+    Ok(Tail { head, recovered, head_is_current })
 }
 
 fn read_head(folder: &Folder, key: &PublicKey) -> Result<Option<Head>, Error> {
-    let path = folder.head();
+    let path = folder.file(HEAD);
     // An empty one is what some file systems leave of it after a power cut.
     let Some(bytes) = files::read(&path)?.filter(|bytes| !bytes.is_empty()) else { return Ok(None) };
-    let head = statement::read(&bytes, Purpose::Head, key);
+    let head = statement::read(&bytes, Purpose::HEAD, key);
     head.map(Some).ok_or(Error::NotOurs { path })
 }
 
-fn find_end(folder: &Folder, months: &[Month], key: &PublicKey) -> Result<Option<End>, Error> {
+/// The last signed line, its sources left out, and the position behind it.
+fn find_end(folder: &Folder, months: &[Month], key: &PublicKey) -> Result<Option<(Head, u64)>, Error> {
     for month in months.iter().rev() {
         let segment = Segment::open(folder, *month)?;
         let at = segment.signed_end()?;
@@ -123,29 +118,30 @@ fn find_end(folder: &Folder, months: &[Month], key: &PublicKey) -> Result<Option
             let what = "its last signed record is not one that this key signed".to_owned();
             return Err(Error::Damaged { segment: *month, line: segment.lines_before(at)?, what });
         };
-        return Ok(Some(End { month: *month, at, archived_at, checkpoint }));
+        let head = Head { segment: *month, archived_at, checkpoint, sources: Sources::new() };
+        return Ok(Some((head, at)));
     }
     Ok(None)
 }
 
 /// Takes away what stands after the end.
-fn cut_unsigned_lines(folder: &Folder, months: &[Month], end: Option<&End>) -> Result<u64, Error> {
+fn cut_unsigned_lines(folder: &Folder, months: &[Month], end: Option<&(Head, u64)>) -> Result<u64, Error> {
     let mut cut = 0;
     for month in months.iter().rev() {
-        let path = folder.segment(*month);
+        let path = folder.month_file(*month, SEGMENT);
         let bytes = std::fs::metadata(&path).map_err(io(&path))?.len();
         match end {
-            Some(end) if end.month > *month => break,
-            Some(end) if end.month == *month => {
-                if bytes > end.at {
+            Some((head, _)) if head.segment > *month => break,
+            Some((head, at)) if head.segment == *month => {
+                if bytes > *at {
                     let file = files::private_file_options().open(&path).map_err(io(&path))?;
-                    file.set_len(end.at).and_then(|()| file.sync_all()).map_err(io(&path))?;
-                    cut += bytes - end.at;
+                    file.set_len(*at).and_then(|()| file.sync_all()).map_err(io(&path))?;
+                    cut += bytes - at;
                 }
                 break;
             }
             _ => {
-                files::remove(&folder.index(*month))?;
+                files::remove(&folder.month_file(*month, INDEX))?;
                 files::remove(&path)?;
                 folder.sync_directory()?;
                 cut += bytes;
@@ -156,14 +152,18 @@ fn cut_unsigned_lines(folder: &Folder, months: &[Month], end: Option<&End>) -> R
 }
 
 /// Reads on from what the head knows, or everything if there is none, and checks the chain on the way.
-fn read_sources(folder: &Folder, months: &[Month], head: Option<Head>, end: &End) -> Result<Sources, Error> {
+fn read_sources(
+    folder: &Folder,
+    months: &[Month],
+    head: Option<Head>,
+    last: Month,
+) -> Result<Sources, Error> {
     let from = head.as_ref().map(|head| head.segment);
     let head_is = head.as_ref().map(|head| head.checkpoint);
     let known = head_is.map_or(0, |head| head.sequence);
     let mut sources = head.map(|head| head.sources).unwrap_or_default();
     let mut link: Option<Link> = None;
-    for month in months.iter().filter(|month| from.is_none_or(|from| from <= **month) && **month <= end.month)
-    {
+    for month in months.iter().filter(|month| from.is_none_or(|from| from <= **month) && **month <= last) {
         let segment = Segment::open(folder, *month)?;
         let mut lines = segment.lines(0, segment.bytes);
         let mut number = 0;

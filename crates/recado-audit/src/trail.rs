@@ -6,7 +6,7 @@
 //! date.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -14,14 +14,13 @@ use std::path::{Path, PathBuf};
 use recado_core::Timestamp;
 
 use crate::error::{Error, io};
-use crate::files::{self, Durability, Folder};
-use crate::index::{self, Growth, RUN_BYTES, Stretch};
+use crate::files::{self, Durability, Folder, HEAD, INDEX, PUBLIC_KEY, SEGMENT, SIGNING_KEY};
+use crate::index::{self, RUN_BYTES, Stretch};
 use crate::key::{PublicKey, Purpose, SigningKey};
 use crate::line::{Checkpoint, Link, Writer};
 use crate::month::Month;
 use crate::record::Entry;
 use crate::snapshot::{LINE_BYTES_MAX, Segment};
-use crate::statement;
 use crate::tail::{self, Head, Recovered, Sources};
 
 /// Stores and their partitions that one trail can tell apart.
@@ -76,10 +75,6 @@ struct CurrentSegment {
 }
 
 impl CurrentSegment {
-    fn new(month: Month, path: PathBuf, file: File, bytes: u64) -> Self {
-        CurrentSegment { month, path, file, bytes, indexed: 0, unindexed: Stretch::from(bytes) }
-    }
-
     /// Returns true if the open file is still the one under its name and no other program wrote to it:
     /// records in a file without a name would be lost with this process.
     fn is_in_place(&self) -> bool {
@@ -98,29 +93,25 @@ impl Trail {
         folder.remove_unfinished()?;
         // Made here, so that readers find it before the first rewriting.
         drop(folder.lock_readers_out()?);
-        let key_path = options.key.clone().unwrap_or_else(|| folder.signing_key());
-        let key = if folder.segments()?.is_empty() {
+        let key_path = options.key.clone().unwrap_or_else(|| folder.file(SIGNING_KEY));
+        let key = if folder.months(SEGMENT)?.is_empty() {
             SigningKey::load_or_make(&key_path)?
         } else {
             SigningKey::load(&key_path)?
         };
         let public = key.public();
         let pem = public.to_string();
-        if files::read(&folder.public_key())?.as_deref() != Some(pem.as_bytes()) {
-            files::replace(&folder.public_key(), Durability::OnDisk, |file| file.write_all(pem.as_bytes()))?;
+        if files::read(&folder.file(PUBLIC_KEY))?.as_deref() != Some(pem.as_bytes()) {
+            files::replace(&folder.file(PUBLIC_KEY), Durability::OnDisk, |file| {
+                file.write_all(pem.as_bytes())
+            })?;
         }
         let tail = tail::recover(&folder, &public)?;
-        let head = tail.end.as_ref().map(|end| Head {
-            segment: end.month,
-            archived_at: end.archived_at,
-            checkpoint: end.checkpoint,
-            sources: tail.sources,
-        });
         let mut trail = Trail {
             folder,
             key,
             sign_every: options.sign_every.max(1),
-            head,
+            head: tail.head,
             current: None,
             recovered: tail.recovered,
             broken: false,
@@ -132,7 +123,9 @@ impl Trail {
         }
         trail.finish_dropping()?;
         trail.recovered.finished_erasure = trail.finish_erasure()?;
-        trail.catch_up_indexes()?;
+        for month in trail.folder.months(SEGMENT)? {
+            trail.catch_up_index(month)?;
+        }
         Ok(trail)
     }
 
@@ -171,12 +164,12 @@ impl Trail {
         let mut checkpoint = None;
         for (place, (entry, salt)) in fresh.iter().zip(&salts).enumerate() {
             let start = writer.bytes.len();
-            checkpoint = if place == last || (place + 1) % self.sign_every == 0 {
-                Some(writer.write_signed_event(entry, salt))
+            let body = writer.begin_event(entry, *salt);
+            if place == last || (place + 1) % self.sign_every == 0 {
+                checkpoint = Some(writer.end_signed(body));
             } else {
-                writer.write_event(entry, salt);
-                None
-            };
+                writer.end(body, None);
+            }
             let bytes = writer.bytes.len() - start;
             if bytes > LINE_BYTES_MAX {
                 let (source_name, sequence) = (entry.source.clone(), entry.sequence);
@@ -192,7 +185,7 @@ impl Trail {
             let start = current.bytes - bytes.len() as u64;
             let mut at = start;
             for ((entry, end), sequence) in fresh.iter().zip(ends).zip(first..) {
-                current.unindexed.event(at, start + end, sequence, &entry.event);
+                current.unindexed.add(at, start + end, sequence, &entry.event);
                 at = start + end;
             }
         }
@@ -236,7 +229,7 @@ impl Trail {
     pub(crate) fn write(&mut self, month: Month, bytes: &[u8]) -> Result<(), Error> {
         let begun = self.current.as_ref().is_none_or(|current| current.month != month);
         if begun {
-            self.begin_segment(month)?;
+            self.open_segment(month, files::private_file_options().create(true).truncate(true))?;
         }
         let current = self.current.as_mut().ok_or(Error::Broken)?;
         if !current.is_in_place() {
@@ -259,22 +252,19 @@ impl Trail {
         Ok(())
     }
 
-    fn begin_segment(&mut self, month: Month) -> Result<(), Error> {
-        let path = self.folder.segment(month);
-        let file =
-            files::private_file_options().create(true).truncate(true).open(&path).map_err(io(&path))?;
-        self.current = Some(CurrentSegment::new(month, path, file, 0));
+    fn open_segment(&mut self, month: Month, options: &OpenOptions) -> Result<(), Error> {
+        let path = self.folder.month_file(month, SEGMENT);
+        let file = options.open(&path).map_err(io(&path))?;
+        let bytes = file.metadata().map_err(io(&path))?.len();
+        let unindexed = Stretch::from(bytes);
+        self.current = Some(CurrentSegment { month, path, file, bytes, indexed: 0, unindexed });
         Ok(())
     }
 
     /// Takes the newest segment up again, which may be another file than before.
     pub(crate) fn reopen_segment(&mut self) -> Result<(), Error> {
         let Some(month) = self.head.as_ref().map(|head| head.segment) else { return Ok(()) };
-        let path = self.folder.segment(month);
-        let file = files::private_file_options().open(&path).map_err(io(&path))?;
-        let bytes = file.metadata().map_err(io(&path))?.len();
-        self.current = Some(CurrentSegment::new(month, path, file, bytes));
-        Ok(())
+        self.open_segment(month, &files::private_file_options())
     }
 
     /// Everything up to this head is on disk. What else is written here is derived, and made again if it is lost.
@@ -297,11 +287,7 @@ impl Trail {
 
     fn write_head(&self) -> Result<(), Error> {
         let Some(head) = &self.head else { return Ok(()) };
-        statement::write(&self.folder.head(), Purpose::Head, &self.key, head, Durability::InTime)
-    }
-
-    pub(crate) fn catch_up_indexes(&self) -> Result<(), Error> {
-        self.folder.segments()?.into_iter().try_for_each(|month| self.catch_up_index(month).map(drop))
+        self.write_statement(&self.folder.file(HEAD), Purpose::HEAD, head, Durability::InTime)
     }
 
     pub(crate) fn catch_up_index(&self, month: Month) -> Result<u64, Error> {
@@ -311,9 +297,9 @@ impl Trail {
     /// A segment that is still growing is indexed a stretch at a time, one that is closed to its end.
     fn index(&self, month: Month, in_mind: Option<Stretch>) -> Result<u64, Error> {
         let is_closed = self.head.as_ref().is_some_and(|head| head.segment > month);
-        let growth = if is_closed { Growth::Closed } else { Growth::Growing };
+        let least_bytes = if is_closed { 1 } else { RUN_BYTES };
         let segment = Segment::open(&self.folder, month)?;
-        index::extend_index(&self.folder.index(month), &segment, growth, in_mind)
+        index::extend_index(&self.folder.month_file(month, INDEX), &segment, least_bytes, in_mind)
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::digest::Hash;
 use crate::error::Error;
-use crate::files::{self, Folder};
+use crate::files::{self, Folder, PUBLIC_KEY};
 use crate::key::{PublicKey, Purpose};
 use crate::line::{Checkpoint, Link};
 use crate::month::Month;
@@ -28,7 +28,7 @@ use crate::tail::Head;
 
 use report::Findings;
 pub use report::{Fault, Finding, Report};
-pub(crate) use segment::{Checked, WatchedSequences, check_segment};
+pub(crate) use segment::{Checked, check_segment};
 
 /// Segments read at the same time at most.
 const READERS_MAX: usize = 8;
@@ -51,9 +51,9 @@ pub fn verify(dir: &Path, evidence: &Evidence) -> Result<Report, Error> {
     };
     let snapshot = Snapshot::open(dir)?;
     let head: Option<Head> =
-        snapshot.head.as_ref().and_then(|bytes| statement::read(bytes, Purpose::Head, &key));
+        snapshot.head.as_ref().and_then(|bytes| statement::read(bytes, Purpose::HEAD, &key));
     let kept = evidence.checkpoints.iter().chain(head.as_ref().map(|head| &head.checkpoint));
-    let watch = WatchedSequences(kept.map(|checkpoint| checkpoint.sequence).collect::<BTreeSet<_>>());
+    let watch: BTreeSet<u64> = kept.map(|checkpoint| checkpoint.sequence).collect();
     let checked = check_segments(&snapshot, &key, &watch)?;
 
     let mut findings = Findings::default();
@@ -95,7 +95,7 @@ pub fn verify(dir: &Path, evidence: &Evidence) -> Result<Report, Error> {
 }
 
 fn own_key(dir: &Path) -> Result<PublicKey, Error> {
-    let pem = files::read(&Folder(dir.to_owned()).public_key())?;
+    let pem = files::read(&Folder(dir.to_owned()).file(PUBLIC_KEY))?;
     let key = pem.and_then(|pem| String::from_utf8(pem).ok()?.parse().ok());
     key.ok_or_else(|| Error::NoPublicKey { dir: dir.to_owned() })
 }
@@ -104,7 +104,7 @@ fn own_key(dir: &Path) -> Result<PublicKey, Error> {
 fn check_segments(
     snapshot: &Snapshot,
     key: &PublicKey,
-    watch: &WatchedSequences,
+    watch: &BTreeSet<u64>,
 ) -> Result<Vec<(Month, Checked)>, Error> {
     let segments = &snapshot.segments;
     let next = AtomicUsize::new(0);
@@ -171,7 +171,7 @@ fn collect_pieces(
     }
     for (month, bytes) in &snapshot.summaries {
         let there = pieces.iter().any(|piece| piece.month == *month);
-        match statement::read::<Summary>(bytes, Purpose::Summary, key).filter(|made| made.segment == *month) {
+        match statement::read::<Summary>(bytes, Purpose::SUMMARY, key).filter(|made| made.segment == *month) {
             None => findings.add(Some(*month), None, None, Fault::SummaryNotSigned),
             Some(_) if there => {}
             Some(summary) => pieces.push(Piece {

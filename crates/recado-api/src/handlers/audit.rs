@@ -49,7 +49,7 @@ pub(crate) async fn list(
         company: asked.company_id.map(Into::into),
         user: asked.user_id.map(Into::into),
         actor: asked.actor.map(Into::into),
-        kind: asked.kind.map(Into::into),
+        kind: asked.kind,
         since: asked.since,
         until: asked.until,
         order,

@@ -70,7 +70,7 @@ pub enum Fault {
     BlankWithoutErasure,
     #[error("record {by} says that the personal part was erased, and it is there")]
     NotErased { by: u64 },
-    #[error("{} before this one", Range(*.first, *.last))]
+    #[error("{} before this one", missing(*.first, *.last))]
     Missing { first: u64, last: u64 },
     #[error("the record was moved here from another place")]
     Moved,
@@ -102,14 +102,10 @@ pub enum Fault {
     ErasureUnfinished,
 }
 
-struct Range(u64, u64);
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Range(first, last) if first == last => write!(f, "record {first} is missing"),
-            Range(first, last) => write!(f, "records {first} to {last} are missing"),
-        }
+fn missing(first: u64, last: u64) -> String {
+    match first == last {
+        true => format!("record {first} is missing"),
+        false => format!("records {first} to {last} are missing"),
     }
 }
 

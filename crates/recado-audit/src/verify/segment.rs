@@ -13,10 +13,6 @@ use crate::snapshot::Segment;
 
 use super::report::{Fault, Findings};
 
-/// Sequences whose hashes are to be compared.
-#[derive(Debug, Default)]
-pub(crate) struct WatchedSequences(pub(crate) BTreeSet<u64>);
-
 /// The contents of a segment, and its faults.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
@@ -40,12 +36,12 @@ pub(crate) struct ErasedRecord {
     pub(crate) by: u64,
 }
 
-/// Reads a segment up to `end`, where a signed line must be.
+/// Reads a segment up to `end`, where a signed line must be. The hashes of the sequences in `watch` are kept.
 pub(crate) fn check_segment(
     segment: &Segment,
     end: u64,
     key: &PublicKey,
-    watch: &WatchedSequences,
+    watch: &BTreeSet<u64>,
 ) -> Result<Checked, Error> {
     let mut pass = SegmentCheck::new(segment.month, watch);
     let mut lines = segment.lines(0, end);
@@ -94,7 +90,7 @@ fn first_wrong_signature(segment: &Segment, key: &PublicKey) -> Result<Option<(u
 struct SegmentCheck<'a> {
     month: Month,
     name: String,
-    watch: &'a WatchedSequences,
+    watch: &'a BTreeSet<u64>,
     number: u64,
     /// Lines since the last readable one that were none.
     unreadable: u64,
@@ -107,7 +103,7 @@ struct SegmentCheck<'a> {
 }
 
 impl<'a> SegmentCheck<'a> {
-    fn new(month: Month, watch: &'a WatchedSequences) -> Self {
+    fn new(month: Month, watch: &'a BTreeSet<u64>) -> Self {
         SegmentCheck {
             month,
             name: month.to_string(),
@@ -146,7 +142,7 @@ impl<'a> SegmentCheck<'a> {
         }
         self.content(line, bytes);
         self.place(line);
-        if self.watch.0.contains(&line.sequence) {
+        if self.watch.contains(&line.sequence) {
             self.checked.watched.push((line.sequence, line.hash));
         }
     }

@@ -1,7 +1,7 @@
 //! The rights of a person: to see every record, and to have them removed.
 
-use recado_audit::{Content, Erasure, Identity, Kind, Query, Record, Subject, export, search};
-use serde_json::Value;
+use recado_audit::{Content, Erasure, Identity, Query, Record, Subject, search};
+use recado_core::AuditKind;
 
 use crate::given::{Place, at, entries, month};
 
@@ -11,13 +11,8 @@ fn user(id: &str) -> Subject {
     Subject { identity: Identity::User(id.into()), company: None }
 }
 
-fn exported(place: &Place, subject: &Subject) -> Vec<Value> {
-    let mut ndjson = Vec::new();
-    let count = export(place.dir(), subject, &mut ndjson).unwrap();
-    let lines: Vec<Value> =
-        String::from_utf8(ndjson).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len() as u64, count);
-    lines
+fn about(place: &Place, subject: &Subject) -> Vec<Record> {
+    search(place.dir(), &Query { limit: 1_000, ..Query::about(subject) }).unwrap().records
 }
 
 fn all(place: &Place) -> Vec<Record> {
@@ -25,7 +20,7 @@ fn all(place: &Place) -> Vec<Record> {
 }
 
 fn erasures(place: &Place) -> Vec<Erasure> {
-    let query = Query { kind: Some(Kind::Erasure), ..Query::default() };
+    let query = Query { kind: Some(AuditKind::PersonalDataErased), ..Query::default() };
     let records = search(place.dir(), &query).unwrap().records;
     let erasure = |record: Record| match record.content {
         Content::Erasure { erasure } => erasure,
@@ -37,14 +32,15 @@ fn erasures(place: &Place) -> Vec<Erasure> {
 #[test]
 fn t18_the_log_of_one_subject_is_exported_whole_and_nobody_elses() {
     let place = Place::three_months();
-    let lines = exported(&place, &user("user-3"));
-    let numbers: Vec<_> = lines.iter().map(|line| line["sequence"].as_u64().unwrap()).collect();
+    let records = about(&place, &user("user-3"));
+    let numbers: Vec<_> = records.iter().map(|record| record.sequence).collect();
     assert_eq!(numbers, [3, 13, 23, 33, 43, 53]);
-    for (line, number) in lines.iter().zip(numbers) {
-        assert_eq!(line["event"]["userId"], "user-3");
-        assert_eq!(line["event"]["jobId"], format!("job-{number}"));
-        assert_eq!(line["event"]["claimId"], format!("guia-{}", number % 50));
-        assert!(line["event"]["errorMessage"].as_str().unwrap().contains("João"));
+    for (record, number) in records.iter().zip(numbers) {
+        let event = record.event();
+        assert_eq!(event.user_id.as_deref(), Some("user-3"));
+        assert_eq!(event.job_id.as_deref(), Some(&*format!("job-{number}")));
+        assert_eq!(*event.claim_id, *format!("guia-{}", number % 50));
+        assert!(event.error_message.as_deref().unwrap().contains("João"));
     }
 }
 
@@ -52,7 +48,7 @@ fn t18_the_log_of_one_subject_is_exported_whole_and_nobody_elses() {
 fn t18_a_subject_is_known_by_user_correlation_claim_or_job_and_within_a_company() {
     let place = Place::three_months();
     let count = |identity: Identity, company: Option<&str>| {
-        exported(&place, &Subject { identity, company: company.map(Into::into) }).len()
+        about(&place, &Subject { identity, company: company.map(Into::into) }).len()
     };
     assert_eq!(count(Identity::Correlation("order-4".into()), None), 3);
     assert_eq!(count(Identity::Claim("guia-7".into()), None), 2);
@@ -81,8 +77,8 @@ fn an_erasure_removes_the_subjects_data_from_every_file_and_the_chain_stays_whol
             assert!(!text.contains(trace), "{trace} is still in {name}");
         }
     }
-    assert!(exported(&place, &user("user-3")).is_empty());
-    assert_eq!(exported(&place, &user("user-4")).len(), 6, "another person lost something");
+    assert!(about(&place, &user("user-3")).is_empty());
+    assert_eq!(about(&place, &user("user-4")).len(), 6, "another person lost something");
 }
 
 #[test]
@@ -155,7 +151,7 @@ fn the_trail_goes_on_after_an_erasure_and_several_may_meet_in_a_segment() {
     assert_eq!((report.records, report.erased), (83, 6 + 7 + 1));
     assert_eq!(place.source_numbers(), (1..=80).collect::<Vec<_>>());
     assert_eq!(place.open().recovered(), None);
-    assert_eq!(exported(&place, &user("user-5")).len(), 8, "the indexes fell behind");
+    assert_eq!(about(&place, &user("user-5")).len(), 8, "the indexes fell behind");
 }
 
 #[test]

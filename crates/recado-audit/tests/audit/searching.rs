@@ -1,6 +1,6 @@
 //! Finding records, with the index and without it.
 
-use recado_audit::{Kind, Order, Query, Record, search};
+use recado_audit::{Order, Query, Record, search};
 use recado_core::AuditKind;
 
 use crate::given::{Place, at, entries};
@@ -39,8 +39,8 @@ fn queries() -> Vec<(Query, Vec<u64>)> {
         (of(&|query| query.correlation = Some("order-6".into())), vec![6, 26, 46]),
         (of(&|query| query.company = Some("company-2".into())), those(&|n| n % 3 == 2)),
         (of(&|query| query.user = Some("user-9".into())), those(&|n| n % 10 == 9)),
-        (of(&|query| query.kind = Some(Kind::Event(AuditKind::Buried))), those(&|n| n % 4 == 3)),
-        (of(&|query| query.kind = Some(Kind::Erasure)), vec![]),
+        (of(&|query| query.kind = Some(AuditKind::Buried)), those(&|n| n % 4 == 3)),
+        (of(&|query| query.kind = Some(AuditKind::PersonalDataErased)), vec![]),
         (of(&|query| query.actor = Some("ana".into())), vec![]),
         (of(&|query| query.since = Some(at("2026-09-01T08:00:55Z"))), those(&|n| n >= 55)),
         (of(&|query| query.until = Some(at("2026-09-01T08:00:03Z"))), vec![1, 2]),

@@ -48,7 +48,8 @@ impl From<Record> for TrailRecord {
             Content::Erasure { .. } => None,
         };
         let (sequence, recorded_at, hash) = (record.sequence, record.archived_at, record.hash);
-        TrailRecord { event: record.event(), seal: Some(Seal { sequence, recorded_at, hash, erased_by }) }
+        let event = record.event().into_owned();
+        TrailRecord { event, seal: Some(Seal { sequence, recorded_at, hash, erased_by }) }
     }
 }
 
@@ -103,7 +104,7 @@ impl AuditTrail {
         };
         loop {
             let page = search_files(terms, query.clone()).await?;
-            trail.extend(page.records.iter().map(Record::event));
+            trail.extend(page.records.iter().map(|record| record.event().into_owned()));
             query.beyond = page.next;
             if page.next.is_none() {
                 break;

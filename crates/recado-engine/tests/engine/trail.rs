@@ -183,7 +183,8 @@ async fn thousands_of_records_go_bite_by_bite_and_in_order() {
     given.store.record((0..5_000).map(act).collect()).await.unwrap();
     pass(30).await;
     let records = written(dir.path());
-    let reasons: Vec<_> = records.iter().filter_map(|record| record.event().retry_reason).collect();
+    let reasons: Vec<_> =
+        records.iter().filter_map(|record| record.event().into_owned().retry_reason).collect();
     assert!(
         reasons.iter().enumerate().all(|(nth, reason)| **reason == *nth.to_string())
             && reasons.len() == 5_000
@@ -238,10 +239,11 @@ async fn a_walk_shows_each_record_once_while_records_move_to_the_files() {
             assert_eq!(unsealed, 2, "the first page was not archived yet");
             shown.reverse();
         }
-        let expected: Vec<_> = written(dir.path()).iter().map(Record::event).collect();
+        let archived = written(dir.path());
+        let expected: Vec<_> = archived.iter().map(|record| record.event().into_owned()).collect();
         assert_eq!(shown, expected, "{order:?}");
     }
-    let of_routes = Query { kind: Some(AuditKind::RoutePaused.into()), ..Query::default() };
+    let of_routes = Query { kind: Some(AuditKind::RoutePaused), ..Query::default() };
     assert_eq!(engine.audit.search(of_routes, None).await.unwrap().found.len(), 12);
 }
 

@@ -18,7 +18,7 @@ pub fn page(dir: &Path, asked: &AuditQuery) -> Result<AuditList, Stop> {
         company: text(&asked.company_id),
         user: text(&asked.user_id),
         actor: text(&asked.actor),
-        kind: asked.kind.map(Into::into),
+        kind: asked.kind,
         since: asked.since,
         until: asked.until,
         order: if newest_first { Order::NewestFirst } else { Order::OldestFirst },

@@ -6,8 +6,8 @@
 //! Deliberately absent: erasures that other nodes have in files of their own, and those that found nothing on
 //! record.
 
-use recado_audit::{Content, Erasure, Identity, Kind, Order, Query, Subject};
-use recado_core::{Job, Timestamp};
+use recado_audit::{Content, Erasure, Identity, Order, Query, Subject};
+use recado_core::{AuditKind, Job, Timestamp};
 
 use crate::dlq::DeadLetters;
 use crate::error::{EngineError, TrailError};
@@ -27,7 +27,7 @@ impl DeadLetters {
         }
         let read = move || -> Result<Forgotten, recado_audit::Error> {
             let mut query = Query {
-                kind: Some(Kind::Erasure),
+                kind: Some(AuditKind::PersonalDataErased),
                 order: Order::OldestFirst,
                 limit: PAGE_RECORDS,
                 ..Query::default()
