@@ -12,16 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure,
-    JobId, Lease, NewJob, Payload, Priority, Random, Reason, RouteName, Timestamp, Transition,
+    Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, Failure, JobId,
+    Lease, NewJob, Payload, Priority, Random, Reason, RouteName, Timestamp, Transition,
 };
 use recado_store::prelude::*;
 use recado_store::{Claim, KvWrite, Namespace, Pick, Redrive, Settlement, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME};
+use recado_testkit::jobs::{T0, new_job, permanent_failure};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
-const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
+const ATTEMPT_END: Timestamp = Timestamp::from_millis(T0.as_millis() + 40);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
@@ -41,70 +42,50 @@ struct Maker(EmbeddedStore);
 
 impl Maker {
     async fn make(&self) -> Done {
-        self.0
-            .enqueue(vec![NewJob { due_at: T0.plus(HOUR), priority: level(1)?, ..job("scheduled")? }])
-            .await?;
-        self.0
-            .enqueue(vec![NewJob {
-                user_id: None,
-                correlation_id: None,
-                traceparent: None,
-                ..job("queued")?
-            }])
-            .await?;
-        self.0.enqueue(vec![job("cancelled")?]).await?;
-        let mut cancel =
-            AuditEvent::claim("cancelled", "to-cancelled", AuditKind::Cancelled, T0).by(Some("ana"));
-        cancel.job_id = Some("cancelled".into());
-        self.0.cancel(&JobId::new("cancelled")?, cancel).await?;
-
+        let urgent = Priority::new(1).ok_or("not a priority")?;
+        let bare = NewJob { user_id: None, correlation_id: None, traceparent: None, ..job("queued")? };
+        let scheduled = NewJob { due_at: T0.plus(HOUR), priority: urgent, ..job("scheduled")? };
+        self.0.enqueue(vec![scheduled, bare, job("cancelled")?]).await?;
+        self.0.cancel(&JobId::new("cancelled")?, act("cancelled", AuditKind::Cancelled)).await?;
         self.lease("held-outside", true).await?;
         self.lease("held-inside", false).await?;
         let lease = self.lease("retrying", true).await?;
-        let failed = attempt(&lease, AttemptResult::Failed)?;
-        self.settle(
-            &lease,
-            Transition::RetryAt { at: T0.plus(HOUR), attempt: failed },
-            AuditKind::RetryScheduled,
-        )
-        .await?;
+        let retry = Transition::RetryAt { at: T0.plus(HOUR), attempt: failed_attempt(&lease)? };
+        self.settle(&lease, retry, AuditKind::RetryScheduled).await?;
         let lease = self.lease("postponed", true).await?;
         self.settle(&lease, Transition::Postpone { until: T0.plus(HOUR) }, AuditKind::LeaseLost).await?;
         let lease = self.lease("sent", true).await?;
-        let sent = attempt(&lease, AttemptResult::Sent)?;
+        let attempt = Attempt::ended(lease.attempt, T0, ATTEMPT_END, AttemptResult::Sent);
         let answer = Some(Payload::new(r#"{"messageId":"m-1"}"#)?);
-        self.settle(&lease, Transition::Deliver { attempt: sent, answer }, AuditKind::Delivered).await?;
+        self.settle(&lease, Transition::Deliver { attempt, answer }, AuditKind::Delivered).await?;
         self.bury("dead").await?;
         self.bury("replaying").await?;
-        let mut audit =
-            AuditEvent::claim("replaying", "to-replaying", AuditKind::Replayed, T0).by(Some("ana"));
-        audit.job_id = Some("replaying".into());
-        let data = Some(Payload::new(r#"{"corrected":true}"#)?);
-        let id = JobId::new("replaying")?;
-        let expires_at = T0.plus(2 * DAY);
-        self.0.redrive(Redrive { id, data, due_at: T0, expires_at, audit, follow_ups: Vec::new() }).await?;
+        let redrive = Redrive {
+            id: JobId::new("replaying")?,
+            data: Some(Payload::new(r#"{"corrected":true}"#)?),
+            due_at: T0,
+            expires_at: T0.plus(2 * DAY),
+            audit: act("replaying", AuditKind::Replayed),
+            follow_ups: Vec::new(),
+        };
+        self.0.redrive(redrive).await?;
         self.kv_write().await
     }
 
     /// One for good, one for an hour, and one that is gone: its version must not be given again.
     async fn kv_write(&self) -> Done {
-        let namespace = Namespace::new("accounts");
-        let write = |key: &str, value: Option<Payload>| KvWrite {
-            namespace,
+        let value = Payload::new(r#"{"marked":"não entrega"}"#)?;
+        let write = |key: &str| KvWrite {
+            namespace: Namespace::new("accounts"),
             key: key.into(),
-            value,
+            value: Some(value.clone()),
             expect: None,
             expires_at: None,
             audit: Vec::new(),
         };
-        let value = || Payload::new(r#"{"marked":"não entrega"}"#).map(Some);
-        let writes = vec![
-            write("for-good", value()?),
-            KvWrite { expires_at: Some(T0.plus(HOUR)), ..write("for-an-hour", value()?) },
-            write("removed", value()?),
-            write("removed", None),
-        ];
-        self.0.kv_write(writes, T0).await?;
+        let for_an_hour = KvWrite { expires_at: Some(T0.plus(HOUR)), ..write("for-an-hour") };
+        let gone = KvWrite { value: None, ..write("removed") };
+        self.0.kv_write(vec![write("for-good"), for_an_hour, write("removed"), gone], T0).await?;
         Ok(())
     }
 
@@ -133,64 +114,46 @@ impl Maker {
 
     async fn bury(&self, name: &str) -> Done {
         let lease = self.lease(name, true).await?;
-        let failure = Failure {
-            class: Class::Permanent,
-            code: Some("550".into()),
-            reason: Reason::new("não existe")?,
-            rule: "smtp/5xx".into(),
-            blame: Blame::Message,
-            retry_after: None,
-            asked_wait: None,
-            uncertain: false,
-            invalid_payload: false,
-            stack_trace: Some("at deliver".into()),
+        let burial = Burial {
+            cause: Cause::Permanent,
+            failure: Failure {
+                stack_trace: Some("at deliver".into()),
+                ..permanent_failure(Some("550"), "não existe")
+            },
+            attempt: Some(failed_attempt(&lease)?),
+            held_up: false,
+            at: T0,
+            ttl: 7 * DAY,
         };
-        let attempt = Some(attempt(&lease, AttemptResult::Failed)?);
-        let burial =
-            Burial { cause: Cause::Permanent, failure, attempt, held_up: false, at: T0, ttl: 7 * DAY };
         self.settle(&lease, Transition::Bury(burial), AuditKind::Buried).await
     }
 }
 
-fn level(level: u8) -> Done<Priority> {
-    Ok(Priority::new(level).ok_or("not a priority")?)
+/// The record of what an operator did to a job.
+fn act(name: &str, kind: AuditKind) -> AuditEvent {
+    let act = AuditEvent::claim(name, &format!("to-{name}"), kind, T0).by(Some("ana"));
+    AuditEvent { job_id: Some(name.into()), ..act }
 }
 
 /// Each on a route of its own, so that one can be claimed without the others.
 fn job(name: &str) -> Done<NewJob> {
     Ok(NewJob {
-        id: JobId::new(name)?,
-        route: RouteName::new(format!("to-{name}"))?,
-        company: CompanyId::new("acme")?,
-        data: Payload::new(&format!(r#"{{"for":"{name}"}}"#))?,
         user_id: Some("user-7".into()),
         correlation_id: Some("corr-9".into()),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse()?),
-        priority: Priority::default(),
-        enqueued_at: T0,
-        due_at: T0,
-        expires_at: T0.plus(DAY),
         body_hash: BodyHash(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
+        ..new_job(name, &format!("to-{name}"), &format!(r#"{{"for":"{name}"}}"#), T0)
     })
 }
 
-fn attempt(lease: &Lease, result: AttemptResult) -> Done<Attempt> {
-    let failed = result == AttemptResult::Failed;
+fn failed_attempt(lease: &Lease) -> Done<Attempt> {
     Ok(Attempt {
-        number: lease.attempt,
-        started_at: T0,
-        ended_at: T0.plus(Duration::from_millis(40)),
-        result,
-        error_code: failed.then(|| "421".into()),
-        error_reason: if failed { Some(Reason::new("try later")?) } else { None },
-        error_classification: failed.then_some(Class::Transient),
-        rule: failed.then(|| "smtp/4xx".into()),
-        blame: failed.then_some(Blame::Provider),
-        next_retry_delay_ms: failed.then_some(3_600_000),
-        provider: None,
-        held_up: false,
-        recipients: Vec::new(),
-        replays: 0,
-        earlier: None,
+        error_code: Some("421".into()),
+        error_reason: Some(Reason::new("try later")?),
+        error_classification: Some(Class::Transient),
+        rule: Some("smtp/4xx".into()),
+        blame: Some(Blame::Provider),
+        next_retry_delay_ms: Some(3_600_000),
+        ..Attempt::ended(lease.attempt, T0, ATTEMPT_END, AttemptResult::Failed)
     })
 }

@@ -3,20 +3,27 @@
 //! They run on the writer's thread inside a transaction that the writer opened. When any of them fails the
 //! writer rolls back and rebuilds the index from the file, so none of them undoes anything itself.
 
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
 use recado_core::dead_letter::RECALLED_KEPT;
 use recado_core::{
     Attempt, AuditEvent, AuditKind, Burial, Checksum, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken,
     LostLease, NewJob, Payload, Priority, Progress, Random, RouteName, Status, Timestamp, Transition,
 };
 use recado_store::{
-    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
-    Retention, Settled,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence, FencedWrite, JobSnapshot, Pick,
+    Pruned, Redrive, Redriven, Retention, Settled, SnapshotState, StoreError,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use tokio::sync::oneshot;
 
 use crate::audit_log::{PreparedSettlement, Recorder};
-use crate::index::{ActiveLease, IdHash, Index, JobLocation, WaitingJob};
-use crate::rows::{self, ATTEMPTS_COLUMN, JOB_COLUMNS};
+use crate::disk::SpaceGuard;
+use crate::index::{ActiveLease, Index, JobLocation, WaitingJob};
+use crate::request::ChangeError;
+use crate::rows::{self, ATTEMPTS_COLUMN, JOB_COLUMNS, Result};
+use crate::writer::lock_space;
 
 /// Rows of each kind that one piece of a prune removes at most: about 10 ms of the writer's time.
 pub const PRUNE_ROWS_MAX: usize = 250;
@@ -27,11 +34,14 @@ pub struct WriteTransaction<'a> {
     pub index: &'a mut Index,
     pub recorder: Recorder<'a>,
     pub random: &'a Random,
+    pub space: &'a Mutex<SpaceGuard>,
+    /// The number that was raised last under each name.
+    pub fences: &'a mut BTreeMap<&'static str, u64>,
+    /// Callers who want the log truncated when the transaction has ended. False when a reader is in the way.
+    pub truncate_requests: &'a mut Vec<oneshot::Sender<bool>>,
     /// Routes that may have work now; their listeners are woken after the commit.
     pub routes_to_wake: &'a mut Vec<RouteName>,
 }
-
-type Result<T> = rusqlite::Result<T>;
 
 pub fn make_token(seq: u64, fence: u64) -> LeaseToken {
     LeaseToken(u128::from(seq) << 64 | u128::from(fence))
@@ -42,73 +52,72 @@ pub fn seq_of(token: LeaseToken) -> u64 {
 }
 
 impl WriteTransaction<'_> {
-    pub fn enqueue(&mut self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+    /// Refuses new jobs while there is no space for them. A request that holds known jobs only needs none.
+    pub fn require_space<'j>(&self, mut ids: impl Iterator<Item = &'j JobId>) -> Result<(), ChangeError> {
+        match lock_space(self.space, self.file).refusal() {
+            Some(why) if !ids.all(|id| self.index.find(self.index.digest(id.as_str())).is_some()) => {
+                Err(ChangeError::Refused(StoreError::Full(why.to_owned())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn raise_fence(&mut self, fence: Fence) -> Result<(), ChangeError> {
+        let raised = self.fences.entry(fence.name).or_default();
+        *raised = fence.number.max(*raised);
+        self.require_fence(fence)
+    }
+
+    fn require_fence(&self, fence: Fence) -> Result<(), ChangeError> {
+        match self.fences.get(fence.name) == Some(&fence.number) {
+            true => Ok(()),
+            false => Err(ChangeError::Refused(StoreError::Fenced)),
+        }
+    }
+
+    /// Carries a write out if its fence stands.
+    pub fn write_fenced(&mut self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, ChangeError> {
+        self.require_fence(fence)?;
+        match write {
+            FencedWrite::Claim(claim) => return Ok(self.claim(&claim)?.leases),
+            FencedWrite::Adopt(snapshots) => drop(self.adopt(&snapshots)?),
+            FencedWrite::Record(events) => self.record(&events)?,
+            FencedWrite::KvWrite(writes, now) => drop(self.kv_write(writes, now)?),
+        }
+        Ok(Vec::new())
+    }
+
+    pub fn enqueue(&mut self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, ChangeError> {
+        self.require_space(jobs.iter().map(|job| &job.id))?;
         let mut answers = Vec::with_capacity(jobs.len());
         for new in jobs {
-            let id = self.index.digest(new.id.as_str());
-            if let Some(place) = self.index.find(id) {
-                answers.push(self.answer_known(place, &new)?);
-                continue;
-            }
-            let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
-            self.insert_job(id, new)?;
-            answers.push(Enqueued::Accepted { status });
+            answers.push(self.insert_job(new)?);
         }
         Ok(answers)
     }
 
     /// Inserts the jobs that a change brings about, however short room is: the reserve is for these too.
     fn enqueue_follow_ups(&mut self, jobs: Vec<NewJob>) -> Result<()> {
-        for new in jobs {
-            let id = self.index.digest(new.id.as_str());
-            if self.index.find(id).is_none() {
-                self.insert_job(id, new)?;
-            }
+        jobs.into_iter().try_for_each(|new| self.insert_job(new).map(drop))
+    }
+
+    fn insert_job(&mut self, new: NewJob) -> Result<Enqueued> {
+        let id = self.index.digest(new.id.as_str());
+        if let Some(place) = self.index.find(id) {
+            return self.answer_known(place, &new);
         }
-        Ok(())
-    }
-
-    fn insert_job(&mut self, id: IdHash, new: NewJob) -> Result<()> {
-        let seq = self.index.next_seq;
-        self.file
-            .prepare_cached(
-                "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
-                 bodyHash, userId, correlationId, data, traceparent, checksum) \
-                 VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-            )?
-            .execute(params![
-                seq,
-                new.id.as_str(),
-                new.route.as_str(),
-                new.company.as_str(),
-                new.priority.level(),
-                new.enqueued_at.as_millis(),
-                new.due_at.as_millis(),
-                new.expires_at.as_millis(),
-                &new.body_hash.0.to_be_bytes()[..],
-                new.user_id.as_deref(),
-                new.correlation_id.as_deref(),
-                new.data.as_str(),
-                new.traceparent.map(|parent| parent.to_string()),
-                &Checksum::of_new(&new).to_bytes()[..],
-            ])?;
-        let entry = WaitingJob {
-            id,
-            seq,
-            due: new.due_at.as_millis(),
-            expires: new.expires_at.as_millis(),
-            company: self.index.company_key(new.company.as_str()),
-            lane: self.index.lane_key(new.route.as_str()),
-            priority: new.priority.level(),
+        let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
+        let snapshot = JobSnapshot {
+            body_hash: new.body_hash,
+            job: new.into(),
+            state: SnapshotState::Waiting,
+            dead_letter: None,
+            queue_place: None,
+            audit: Vec::new(),
+            archived: 0,
         };
-        self.index.insert(entry);
-        self.wake_route(new.route);
-        Ok(())
-    }
-
-    /// Returns true if these are all here already, so that answering takes no room.
-    pub fn knows_all<'j>(&self, mut ids: impl Iterator<Item = &'j JobId>) -> bool {
-        ids.all(|id| self.index.find(self.index.digest(id.as_str())).is_some())
+        self.insert_snapshot(id, &snapshot)?;
+        Ok(Enqueued::Accepted { status })
     }
 
     fn answer_known(&self, place: JobLocation, new: &NewJob) -> Result<Enqueued> {
@@ -180,9 +189,7 @@ impl WriteTransaction<'_> {
     fn lease_slot(&mut self, slot: u32, claim: &Claim, lost: Option<LostLease>) -> Result<Lease> {
         let seq = self.index.slots.get(slot).seq;
         let fence = self.random.next_u64();
-        let mut select =
-            self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
-        let (mut job, attempts) = select.query_row([seq], |row| {
+        let (mut job, attempts) = self.read_job(seq, |row| {
             let job = rows::job(row)?;
             // A history that cannot be read is no history: the job is damaged and goes no further.
             let attempts = row.get::<_, Option<Box<str>>>(ATTEMPTS_COLUMN).ok().flatten();
@@ -194,9 +201,9 @@ impl WriteTransaction<'_> {
         job.company = self.index.company(slot);
         let attempt = lost.as_ref().map_or(job.progress.attempts_started + 1, |lost| lost.attempt);
         let provider = claim.provider.clone().or_else(|| lost.as_ref()?.provider.clone());
-        self.file
-            .prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
-            .execute(params![
+        self.execute(
+            "INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
                 seq,
                 fence.cast_signed(),
                 attempt,
@@ -205,7 +212,8 @@ impl WriteTransaction<'_> {
                 &*claim.worker,
                 claim.outlives_process,
                 provider.as_deref(),
-            ])?;
+            ],
+        )?;
         self.index.add_lease(ActiveLease {
             slot,
             fence,
@@ -227,15 +235,27 @@ impl WriteTransaction<'_> {
         })
     }
 
+    /// Runs a statement that is prepared once.
+    pub fn execute(&self, sql: &str, values: impl Params) -> Result<usize> {
+        self.file.prepare_cached(sql)?.execute(values)
+    }
+
+    fn read_job<T>(&self, seq: u64, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
+        self.file
+            .prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?
+            .query_row([seq], read)
+    }
+
     pub fn extend(&mut self, tokens: &[LeaseToken], until: Timestamp) -> Result<Vec<Extended>> {
         let mut answers = Vec::with_capacity(tokens.len());
         for &given in tokens {
             let seq = seq_of(given);
             match self.index.leases.get(&seq) {
                 Some(held) if make_token(seq, held.fence) == given => {
-                    self.file
-                        .prepare_cached("UPDATE leases SET expiresAt = ?2 WHERE seq = ?1")?
-                        .execute(params![seq, until.as_millis()])?;
+                    self.execute(
+                        "UPDATE leases SET expiresAt = ?2 WHERE seq = ?1",
+                        params![seq, until.as_millis()],
+                    )?;
                     self.index.extend(seq, until.as_millis());
                     answers.push(Extended::Until(until));
                 }
@@ -262,30 +282,30 @@ impl WriteTransaction<'_> {
         let progress = settlement.transition.step(held.progress);
         match settlement.transition {
             Transition::Deliver { attempt, answer } => {
+                let Progress { attempts_started, attempts_spent, crashes, deferrals, replays } = progress;
                 let attempts = rows::append_attempt(held.attempts.as_deref(), &attempt)?;
-                self.file
-                    .prepare_cached(
-                        "UPDATE jobs SET status = 'sent', endedAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, \
-                         crashes = ?5, deferrals = ?6, attempts = ?7, answer = ?8, data = NULL, \
-                         records = coalesce(records || ',' || ?9, ?9, records) WHERE seq = ?1",
-                    )?
-                    .execute(params![
+                let (ended_at, answer) = (settlement.now.as_millis(), answer.as_ref().map(Payload::as_str));
+                self.execute(
+                    "UPDATE jobs SET status = 'sent', endedAt = ?2, attemptsStarted = ?3, \
+                     attemptsSpent = ?4, crashes = ?5, deferrals = ?6, attempts = ?7, answer = ?8, \
+                     data = NULL, records = coalesce(records || ',' || ?9, ?9, records) WHERE seq = ?1",
+                    params![
                         seq,
-                        settlement.now.as_millis(),
-                        progress.attempts_started,
-                        progress.attempts_spent,
-                        progress.crashes,
-                        progress.deferrals,
+                        ended_at,
+                        attempts_started,
+                        attempts_spent,
+                        crashes,
+                        deferrals,
                         attempts,
-                        answer.as_ref().map(|answer| answer.as_str()),
-                        record,
-                    ])?;
-                if progress.replays > 0 {
-                    self.index.dead_count -=
-                        self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
+                        answer,
+                        record
+                    ],
+                )?;
+                if replays > 0 {
+                    self.index.dead_count -= self.execute("DELETE FROM dlq WHERE seq = ?1", [seq])? as u64;
                 }
                 self.index.retire(held.slot);
-                self.index.ended.insert((settlement.now.as_millis(), seq));
+                self.index.ended.insert((ended_at, seq));
             }
             Transition::RetryAt { at, ref attempt } => {
                 self.requeue(seq, &held, progress, at, Some(attempt), record)?
@@ -296,7 +316,7 @@ impl WriteTransaction<'_> {
             }
             Transition::Bury(burial) => self.bury(seq, &held, progress, burial, record)?,
         }
-        self.file.prepare_cached("DELETE FROM leases WHERE seq = ?1")?.execute([seq])?;
+        self.execute("DELETE FROM leases WHERE seq = ?1", [seq])?;
         self.index.remove_lease(seq);
         self.enqueue_follow_ups(settlement.follow_ups)?;
         Ok(Settled::Done)
@@ -311,26 +331,19 @@ impl WriteTransaction<'_> {
         attempt: Option<&Attempt>,
         record: Option<u64>,
     ) -> Result<()> {
+        let due = due.as_millis();
+        let Progress { attempts_started, attempts_spent, crashes, deferrals, .. } = progress;
         let attempts = match attempt {
             Some(attempt) => Some(rows::append_attempt(held.attempts.as_deref(), attempt)?),
             None => held.attempts.as_deref().map(str::to_owned),
         };
-        self.file
-            .prepare_cached(
-                "UPDATE jobs SET dueAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, crashes = ?5, deferrals = ?6, \
-                 attempts = ?7, records = coalesce(records || ',' || ?8, ?8, records) WHERE seq = ?1",
-            )?
-            .execute(params![
-                seq,
-                due.as_millis(),
-                progress.attempts_started,
-                progress.attempts_spent,
-                progress.crashes,
-                progress.deferrals,
-                attempts,
-                record,
-            ])?;
-        self.index.queue(held.slot, due.as_millis());
+        self.execute(
+            "UPDATE jobs SET dueAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, crashes = ?5, \
+             deferrals = ?6, attempts = ?7, records = coalesce(records || ',' || ?8, ?8, records) \
+             WHERE seq = ?1",
+            params![seq, due, attempts_started, attempts_spent, crashes, deferrals, attempts, record],
+        )?;
+        self.index.queue(held.slot, due);
         self.wake_route(self.index.route(held.slot));
         Ok(())
     }
@@ -343,54 +356,42 @@ impl WriteTransaction<'_> {
         burial: Burial,
         record: Option<u64>,
     ) -> Result<()> {
-        let mut select =
-            self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
-        let mut job = select.query_row([seq], rows::job)?;
+        let mut job = self.read_job(seq, rows::job)?;
         job.progress = progress;
-        let accepted = if progress.replays > 0 { self.read_accepted_data(seq)? } else { None };
+        let accepted = match progress.replays {
+            0 => None,
+            // The payload that it was accepted with; a person may have corrected it since.
+            _ => self
+                .file
+                .prepare_cached("SELECT originalData FROM dlq WHERE seq = ?1")?
+                .query_row([seq], |row| Ok(Payload::trusted(rows::text(row, 0))))
+                .optional()?,
+        };
         let entry = DeadLetter::new(job, accepted, burial);
-        let attempts = rows::json(&entry.attempts)?;
-        self.file
-            .prepare_cached(
-                "UPDATE jobs SET status = 'failed', attemptsStarted = ?2, attemptsSpent = ?3, crashes = ?4, \
-                 deferrals = ?5, attempts = ?6, data = ?7, records = coalesce(records || ',' || ?8, ?8, records) \
-                 WHERE seq = ?1",
-            )?
-            .execute(params![
-                seq,
-                progress.attempts_started,
-                progress.attempts_spent,
-                progress.crashes,
-                progress.deferrals,
-                attempts,
-                entry.corrected_data.as_ref().map(Payload::as_str),
-                record,
-            ])?;
+        let Progress { attempts_started, attempts_spent, crashes, deferrals, .. } = progress;
+        let (attempts, data) =
+            (rows::json(&entry.attempts)?, entry.corrected_data.as_ref().map(Payload::as_str));
+        self.execute(
+            "UPDATE jobs SET status = 'failed', attemptsStarted = ?2, attemptsSpent = ?3, crashes = ?4, \
+             deferrals = ?5, attempts = ?6, data = ?7, \
+             records = coalesce(records || ',' || ?8, ?8, records) WHERE seq = ?1",
+            params![seq, attempts_started, attempts_spent, crashes, deferrals, attempts, data, record],
+        )?;
         // A replay that failed again has never left the queue: its entry keeps its place.
-        let place: Option<u64> = self
-            .file
-            .prepare_cached("DELETE FROM dlq WHERE seq = ?1 RETURNING entry")?
-            .query_row([seq], |row| row.get(0))
-            .optional()?;
+        let place: Option<u64> =
+            rows::find(self.file, "DELETE FROM dlq WHERE seq = ?1 RETURNING entry", seq)?;
         self.index.dead_count -= u64::from(place.is_some());
         self.write_dead_letter(seq, &entry, place)?;
         self.index.retire(held.slot);
         Ok(())
     }
 
-    /// The payload that a replayed job was accepted with; a person may have corrected it since.
-    fn read_accepted_data(&self, seq: u64) -> Result<Option<Payload>> {
-        self.file
-            .prepare_cached("SELECT originalData FROM dlq WHERE seq = ?1")?
-            .query_row([seq], |row| Ok(Payload::trusted(rows::text(row, 0))))
-            .optional()
-    }
-
     /// Ends a job that is not leased.
     fn end_job(&mut self, seq: u64, status: Status, now: Timestamp) -> Result<()> {
-        self.file
-            .prepare_cached("UPDATE jobs SET status = ?2, endedAt = ?3, data = NULL WHERE seq = ?1")?
-            .execute(params![seq, status.as_str(), now.as_millis()])?;
+        self.execute(
+            "UPDATE jobs SET status = ?2, endedAt = ?3, data = NULL WHERE seq = ?1",
+            params![seq, status.as_str(), now.as_millis()],
+        )?;
         self.index.ended.insert((now.as_millis(), seq));
         Ok(())
     }
@@ -400,11 +401,9 @@ impl WriteTransaction<'_> {
         let slot = match self.index.find(self.index.digest(id.as_str())) {
             None => return Ok(Cancelled::Unknown),
             Some(JobLocation::Row(seq)) => {
-                let stored: String = self
-                    .file
-                    .prepare_cached("SELECT status FROM jobs WHERE seq = ?1")?
-                    .query_row([seq], |row| row.get(0))?;
-                return Ok(match Status::parse(&stored) {
+                let stored: Option<String> =
+                    rows::find(self.file, "SELECT status FROM jobs WHERE seq = ?1", seq)?;
+                return Ok(match stored.as_deref().and_then(Status::parse) {
                     Some(Status::Cancelled) => Cancelled::Already,
                     Some(ended) => Cancelled::Refused(ended),
                     None => Cancelled::Unknown,
@@ -419,20 +418,17 @@ impl WriteTransaction<'_> {
         self.index.remove_waiting(slot);
         self.index.retire(slot);
         // A replay that is called off leaves the dead letter where it was.
-        let replaying = self
-            .file
-            .prepare_cached(
-                "UPDATE dlq SET state = 'dead', ttl = ttl + max(?2 - expiresAt, 0), expiresAt = max(?2, expiresAt) \
-                 WHERE seq = ?1 AND state = 'replaying'",
-            )?
-            .execute(params![seq, now.plus(RECALLED_KEPT).as_millis()])?;
+        let replaying = self.execute(
+            "UPDATE dlq SET state = 'dead', ttl = ttl + max(?2 - expiresAt, 0), \
+             expiresAt = max(?2, expiresAt) WHERE seq = ?1 AND state = 'replaying'",
+            params![seq, now.plus(RECALLED_KEPT).as_millis()],
+        )?;
         if replaying > 0 {
-            self.file
-                .prepare_cached(
-                    "UPDATE jobs SET status = 'failed', \
-                     data = nullif(data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) WHERE seq = ?1",
-                )?
-                .execute([seq])?;
+            self.execute(
+                "UPDATE jobs SET status = 'failed', \
+                 data = nullif(data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) WHERE seq = ?1",
+                [seq],
+            )?;
         } else {
             self.end_job(seq, Status::Cancelled, now)?;
         }
@@ -442,16 +438,8 @@ impl WriteTransaction<'_> {
 
     fn find_dead_letter(&self, id: &JobId) -> Result<Option<(u64, DeadLetterState)>> {
         let Some(seq) = self.index.row_of(self.index.digest(id.as_str())) else { return Ok(None) };
-        self.file
-            .prepare_cached("SELECT state FROM dlq WHERE seq = ?1")?
-            .query_row([seq], |row| row.get::<_, String>(0))
-            .optional()
-            .map(|state| {
-                state.map(|state| match state.as_str() {
-                    "replaying" => (seq, DeadLetterState::Replaying),
-                    _ => (seq, DeadLetterState::Dead),
-                })
-            })
+        let state: Option<String> = rows::find(self.file, "SELECT state FROM dlq WHERE seq = ?1", seq)?;
+        Ok(state.map(|state| (seq, rows::dead_letter_state(&state))))
     }
 
     pub fn redrive(&mut self, redrive: Redrive) -> Result<Redriven> {
@@ -472,27 +460,22 @@ impl WriteTransaction<'_> {
             (Some(before), Some(data)) => Some(before.with_data(data).to_bytes().to_vec()),
             _ => checksum,
         };
-        self.file.prepare_cached("UPDATE dlq SET state = 'replaying' WHERE seq = ?1")?.execute([seq])?;
-        self.file
-            .prepare_cached(
-                "UPDATE jobs SET status = 'waiting', dueAt = ?2, expiresAt = ?3, attemptsSpent = 0, crashes = 0, \
-                 replays = replays + 1, data = coalesce(?4, data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)), \
-                 checksum = ?5 WHERE seq = ?1",
-            )?
-            .execute(params![
-                seq,
-                redrive.due_at.as_millis(),
-                redrive.expires_at.as_millis(),
-                redrive.data.as_ref().map(|data| data.as_str()),
-                checksum,
-            ])?;
+        let (due, expires) = (redrive.due_at.as_millis(), redrive.expires_at.as_millis());
+        self.execute("UPDATE dlq SET state = 'replaying' WHERE seq = ?1", [seq])?;
+        self.execute(
+            "UPDATE jobs SET status = 'waiting', dueAt = ?2, expiresAt = ?3, attemptsSpent = 0, \
+             crashes = 0, replays = replays + 1, checksum = ?5, \
+             data = coalesce(?4, data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) \
+             WHERE seq = ?1",
+            params![seq, due, expires, redrive.data.as_ref().map(Payload::as_str), checksum],
+        )?;
         let id = self.index.digest(redrive.id.as_str());
         self.index.forget_row(id);
         let entry = WaitingJob {
             id,
             seq,
-            due: redrive.due_at.as_millis(),
-            expires: redrive.expires_at.as_millis(),
+            due,
+            expires,
             company: self.index.company_key(&company),
             lane: self.index.lane_key(&route),
             priority,
@@ -510,7 +493,8 @@ impl WriteTransaction<'_> {
             Some((_, DeadLetterState::Replaying)) => Ok(Discarded::Replaying),
             Some((seq, DeadLetterState::Dead)) => {
                 if let Some(expected) = discard.replays
-                    && self.read_replays(seq)? != expected
+                    && rows::find(self.file, "SELECT replays FROM jobs WHERE seq = ?1", seq)?
+                        != Some(expected)
                 {
                     return Ok(Discarded::DiedAgain);
                 }
@@ -521,14 +505,8 @@ impl WriteTransaction<'_> {
         }
     }
 
-    fn read_replays(&self, seq: u64) -> Result<u32> {
-        self.file
-            .prepare_cached("SELECT replays FROM jobs WHERE seq = ?1")?
-            .query_row([seq], |row| row.get(0))
-    }
-
     fn drop_dead_letter(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
-        self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])?;
+        self.execute("DELETE FROM dlq WHERE seq = ?1", [seq])?;
         self.index.dead_count -= 1;
         self.end_job(seq, Status::Discarded, event.timestamp)?;
         self.write_audit(Some(seq), event)
@@ -558,7 +536,6 @@ impl WriteTransaction<'_> {
         pruned.dead_letters = expired.len() as u64;
 
         let max_count = usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX);
-        let mut forget = self.file.prepare_cached("DELETE FROM jobs WHERE seq = ?1 RETURNING jobId")?;
         while let Some(&(ended_at, seq)) = self.index.ended.first() {
             let too_old = Timestamp::from_millis(ended_at).plus(retention.ended_max_age) <= now;
             if !too_old && self.index.ended.len() <= max_count {
@@ -570,7 +547,8 @@ impl WriteTransaction<'_> {
             }
             self.index.ended.remove(&(ended_at, seq));
             self.index.owner_index.remove(seq);
-            let id: Option<String> = forget.query_row([seq], |row| row.get(0)).optional()?;
+            let id: Option<String> =
+                rows::find(self.file, "DELETE FROM jobs WHERE seq = ?1 RETURNING jobId", seq)?;
             if let Some(id) = id {
                 self.index.forget_row(self.index.digest(&id));
                 pruned.ended += 1;

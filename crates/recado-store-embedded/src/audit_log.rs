@@ -10,15 +10,18 @@
 
 use std::borrow::Cow;
 
+use async_trait::async_trait;
 use recado_core::{AuditEvent, JobId, Timestamp};
-use recado_store::{AuditRecord, AuditSpan, AuditTrim, Settlement, StoreError};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use recado_store::{AuditLog, AuditRecord, AuditSpan, AuditTrim, Settlement, StoreError};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
 use crate::apply::WriteTransaction;
 use crate::index::JobLocation;
 use crate::inspect::unavailable;
-use crate::rows;
+use crate::request::RequestKind;
+use crate::rows::{self, Result};
+use crate::store::EmbeddedStore;
 
 /// Records of a bundle at most: to read one of them, the whole bundle is read.
 const BUNDLE_RECORDS_MAX: usize = 64;
@@ -31,7 +34,7 @@ const FORGET_ROWS_MAX: usize = 64;
 
 /// Begin of a line whose record is archived elsewhere. A reader that does not know it reads the event all the
 /// same.
-const ARCHIVED: &str = r#"{"archived":true,"#;
+pub const ARCHIVED: &str = r#"{"archived":true,"#;
 
 const SELECT_BUNDLE: &str = "SELECT id, records FROM audit WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
 
@@ -45,7 +48,7 @@ pub struct PreparedSettlement {
 }
 
 impl PreparedSettlement {
-    pub fn prepare(mut settlement: Settlement) -> std::result::Result<Self, StoreError> {
+    pub fn prepare(mut settlement: Settlement) -> Result<Self, StoreError> {
         let record = settlement.audit.take().map(|event| rows::json(&event)).transpose();
         let record = record.map_err(unavailable)?;
         Ok(PreparedSettlement { settlement, record })
@@ -148,22 +151,17 @@ fn numbers(records: &str) -> impl Iterator<Item = u64> {
 
 impl WriteTransaction<'_> {
     pub fn write_audit(&mut self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
-        self.append_to(seq, &rows::json(event)?)
+        self.write_record(seq, &rows::json(event)?)
     }
 
-    pub fn write_archived(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
-        self.append_to(Some(seq), &rows::json(event)?.replacen('{', ARCHIVED, 1))
-    }
-
-    fn append_to(&mut self, seq: Option<u64>, record: &str) -> Result<()> {
+    pub fn write_record(&mut self, seq: Option<u64>, record: &str) -> Result<()> {
         let number = self.append(record)?;
         self.recorder.flush()?;
         if let Some(seq) = seq {
-            self.file
-                .prepare_cached(
-                    "UPDATE jobs SET records = coalesce(records || ',' || ?2, ?2, records) WHERE seq = ?1",
-                )?
-                .execute(params![seq, number])?;
+            self.execute(
+                "UPDATE jobs SET records = coalesce(records || ',' || ?2, ?2, records) WHERE seq = ?1",
+                params![seq, number],
+            )?;
         }
         Ok(())
     }
@@ -198,9 +196,7 @@ impl WriteTransaction<'_> {
                 })
                 .optional()?;
             let Some((records, ended_at)) = removed else { continue };
-            self.index.forget_row(id);
-            self.index.owner_index.remove(seq);
-            self.index.ended.remove(&(ended_at.unwrap_or(0), seq));
+            self.index.forget_ended(id, seq, ended_at.unwrap_or(0));
             rows_left = rows_left.saturating_sub(1 + self.forget_records(records.as_deref().unwrap_or(""))?);
             forgotten.jobs += 1;
         }
@@ -223,11 +219,9 @@ impl WriteTransaction<'_> {
     fn rewrite_bundle(&self, left: &Bundle) -> Result<()> {
         let is_newest = left.end() == self.index.next_record;
         if left.records().next().is_none() && !is_newest {
-            self.file.prepare_cached("DELETE FROM audit WHERE id = ?1")?.execute([left.id])?;
+            self.execute("DELETE FROM audit WHERE id = ?1", [left.id])?;
         } else {
-            self.file
-                .prepare_cached("UPDATE audit SET records = ?2 WHERE id = ?1")?
-                .execute(params![left.id, left.lines])?;
+            self.execute("UPDATE audit SET records = ?2 WHERE id = ?1", params![left.id, left.lines])?;
         }
         Ok(())
     }
@@ -269,11 +263,8 @@ impl WriteTransaction<'_> {
     fn is_on_a_trail(&self, number: u64, job_id: Option<&str>) -> Result<bool> {
         let row = job_id.and_then(|id| self.index.row_of(self.index.digest(id)));
         let Some(seq) = row else { return Ok(false) };
-        let records = self
-            .file
-            .prepare_cached("SELECT records FROM jobs WHERE seq = ?1")?
-            .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))
-            .optional()?;
+        let records: Option<Option<Box<str>>> =
+            rows::find(self.file, "SELECT records FROM jobs WHERE seq = ?1", seq)?;
         Ok(records.flatten().is_some_and(|records| numbers(&records).any(|found| found == number)))
     }
 }
@@ -304,7 +295,7 @@ pub fn read_job_records(file: &Connection, records: &str) -> Result<Vec<AuditEve
     Ok(events)
 }
 
-pub fn read_span(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>> {
+fn read_span(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>> {
     let mut found = Vec::new();
     if span.part != 0 {
         return Ok(found);
@@ -327,6 +318,27 @@ pub fn read_span(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec
         found.extend(records.into_iter().filter_map(read).take(limit - found.len()));
     }
     Ok(found)
+}
+
+#[async_trait]
+impl AuditLog for EmbeddedStore {
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.write(RequestKind::Other, move |transaction| transaction.record(&events)).await
+    }
+
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        self.write(RequestKind::Other, move |transaction| transaction.trim_audit(trim)).await
+    }
+
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        let found = self.readers.query(move |file| read_span(file, span, limit)).await?;
+        if !found.is_empty() {
+            // What a reader sees is committed, and may not have been forced to disk yet. A power cut could take it
+            // back and give its number to another record: the archiver must get it only when it is durable.
+            self.record(Vec::new()).await?;
+        }
+        Ok(found)
+    }
 }
 
 #[cfg(test)]

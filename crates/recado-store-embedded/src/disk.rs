@@ -49,10 +49,7 @@ pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
     match try_lock(&file) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
-            let mut holder = String::new();
-            let _ = file.read_to_string(&mut holder);
-            let holder =
-                if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() };
+            let holder = read_holder(&mut file).unwrap_or_else(|| "unknown".to_owned());
             return Err(LockError::Held { dir: dir.to_owned(), holder });
         }
         Err(error) => return Err(io(error.into())),
@@ -143,7 +140,9 @@ pub struct SpaceGuard {
     dir: PathBuf,
     reserve_bytes: u64,
     max_bytes: Option<u64>,
-    held_bytes: u64,
+    /// Bytes in the store's pages, without those that can be used again: its files never shrink. As of the last
+    /// commit, or the one before.
+    pub held_bytes: u64,
     read_at: Option<Instant>,
     refusing: Option<String>,
 }
@@ -153,14 +152,8 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 
 impl SpaceGuard {
     pub fn new(dir: &Path, reserve_bytes: u64, max_bytes: Option<u64>) -> Self {
-        SpaceGuard {
-            dir: dir.to_owned(),
-            reserve_bytes,
-            max_bytes,
-            held_bytes: 0,
-            read_at: None,
-            refusing: None,
-        }
+        let dir = dir.to_owned();
+        SpaceGuard { dir, reserve_bytes, max_bytes, held_bytes: 0, read_at: None, refusing: None }
     }
 
     /// Returns the size that the files may grow to: the bound that was set, or the space that there is.
@@ -173,16 +166,6 @@ impl SpaceGuard {
     /// Returns true if the next call of [`SpaceGuard::refusal`] reads the disk again.
     pub fn is_reading_due(&self) -> bool {
         self.read_at.is_none_or(|at| at.elapsed() >= READ_EVERY)
-    }
-
-    /// Sets the bytes in the store's pages, without those that can be used again: its files never shrink.
-    pub fn set_held_bytes(&mut self, bytes: u64) {
-        self.held_bytes = bytes;
-    }
-
-    /// As of the last commit, or the one before.
-    pub fn held_bytes(&self) -> u64 {
-        self.held_bytes
     }
 
     /// Returns the reason why new jobs are refused, if they are.

@@ -16,7 +16,7 @@ use recado_core::RouteName;
 use recado_store::{StoreError, Wakes, Watcher};
 
 use crate::disk::StoreFiles;
-use crate::request::Replies;
+use crate::request::Change;
 use crate::writer::RECOVERS;
 
 /// Commits that may wait for the disk. More would only make groups smaller.
@@ -35,25 +35,17 @@ pub type FailureReason = Arc<OnceLock<String>>;
 /// Fewer replies than this are sent from the fsync thread itself.
 const SPAWNED_REPLIES_MIN: usize = 4;
 
-/// A transaction that is in the log, with the replies to send once it is on disk.
+/// A transaction that is in the log, with the changes to answer once it is on disk.
+#[derive(Default)]
 pub struct Commit {
-    pub outcome: Result<(), StoreError>,
+    /// Nothing of it was kept.
+    pub failure: Option<StoreError>,
     /// Leases alone need not survive a crash of the machine: their loss costs a repeated claim.
     pub needs_fsync: bool,
-    pub replies: Replies,
+    /// In the order of their requests.
+    pub replies: Vec<Box<dyn Change>>,
     /// Routes that may have work now.
     pub routes_to_wake: Vec<RouteName>,
-}
-
-impl Default for Commit {
-    fn default() -> Self {
-        Commit {
-            outcome: Ok(()),
-            needs_fsync: false,
-            replies: Replies::default(),
-            routes_to_wake: Vec::new(),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -67,16 +59,8 @@ pub struct FsyncThread {
 pub struct FsyncFailed;
 
 impl FsyncThread {
-    pub fn start(
-        log: File,
-        files: Option<Arc<StoreFiles>>,
-        wakes: Arc<Wakes>,
-        watcher: SharedWatcher,
-        failure_reason: FailureReason,
-    ) -> std::io::Result<Self> {
+    pub fn start(fsync_loop: FsyncLoop) -> std::io::Result<Self> {
         let (commits, inbox) = sync_channel(WAITING_COMMITS_MAX);
-        let callers = tokio::runtime::Handle::try_current().ok();
-        let fsync_loop = FsyncLoop { log, files, wakes, callers, watcher, failure_reason };
         let thread = std::thread::Builder::new()
             .name("recado-fsync".to_owned())
             .spawn(move || fsync_loop.run(&inbox))?;
@@ -95,18 +79,24 @@ impl FsyncThread {
     }
 }
 
-struct FsyncLoop {
-    log: File,
+pub struct FsyncLoop {
+    pub log: File,
     /// Absent in tests that are not about it.
-    files: Option<Arc<StoreFiles>>,
-    wakes: Arc<Wakes>,
+    pub files: Option<Arc<StoreFiles>>,
+    pub wakes: Arc<Wakes>,
     /// The runtime that callers wait in, if the store was opened in one.
-    callers: Option<tokio::runtime::Handle>,
-    watcher: SharedWatcher,
-    failure_reason: FailureReason,
+    pub callers: Option<tokio::runtime::Handle>,
+    pub watcher: SharedWatcher,
+    pub failure_reason: FailureReason,
 }
 
 impl FsyncLoop {
+    #[cfg(test)]
+    pub fn of_a_test(log: File) -> Self {
+        let (wakes, watcher, failure_reason) = Default::default();
+        FsyncLoop { log, files: None, wakes, callers: None, watcher, failure_reason }
+    }
+
     fn run(&self, inbox: &Receiver<Commit>) {
         let mut group = Vec::new();
         let mut checked_at = Instant::now();
@@ -131,7 +121,7 @@ impl FsyncLoop {
                 let _ = self.failure_reason.set(why.clone());
                 let broken = StoreError::Broken(why);
                 for commit in group.drain(..).chain(inbox.try_iter()) {
-                    self.send_replies(Commit { outcome: Err(broken.clone()), ..commit });
+                    self.send_replies(Commit { failure: Some(broken.clone()), ..commit });
                 }
                 return;
             }
@@ -151,12 +141,15 @@ impl FsyncLoop {
     /// Sends the replies of a commit. Many are sent from inside the runtime that their callers wait in: that
     /// is one wake-up from here, and the rest is handed around among the runtime's own threads.
     fn send_replies(&self, commit: Commit) {
-        let Commit { outcome, replies, routes_to_wake, .. } = commit;
+        let Commit { failure, replies, routes_to_wake, .. } = commit;
+        let many = replies.len() >= SPAWNED_REPLIES_MIN;
+        let send = move || {
+            let committed = failure.map_or(Ok(()), Err);
+            replies.into_iter().for_each(|change| change.reply(committed.clone()));
+        };
         match &self.callers {
-            Some(callers) if replies.0.len() >= SPAWNED_REPLIES_MIN => {
-                callers.spawn(async move { replies.send(&outcome) });
-            }
-            _ => replies.send(&outcome),
+            Some(callers) if many => drop(callers.spawn(async move { send() })),
+            _ => send(),
         }
         routes_to_wake.iter().for_each(|route| self.wakes.wake(route));
     }
@@ -168,25 +161,34 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::apply::WriteTransaction;
+    use crate::request::ChangeError;
+
+    /// Tells its name and the outcome instead of answering a caller.
+    struct Teller(&'static str, mpsc::Sender<(&'static str, bool)>);
+
+    impl Change for Teller {
+        fn apply(&mut self, _: &mut WriteTransaction<'_>) -> Result<(), ChangeError> {
+            Ok(())
+        }
+
+        fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
+            self.1.send((self.0, committed.is_ok())).unwrap();
+        }
+    }
 
     fn commit(needs_fsync: bool, name: &'static str, told: &mpsc::Sender<(&'static str, bool)>) -> Commit {
-        let told = told.clone();
-        let reply: crate::request::Reply =
-            Box::new(move |outcome: Result<(), StoreError>| told.send((name, outcome.is_ok())).unwrap());
-        Commit { needs_fsync, replies: Replies(vec![reply]), ..Commit::default() }
+        Commit { needs_fsync, replies: vec![Box::new(Teller(name, told.clone()))], ..Commit::default() }
+    }
+
+    fn start(log: File) -> FsyncThread {
+        FsyncThread::start(FsyncLoop::of_a_test(log)).unwrap()
     }
 
     #[test]
     fn answers_leave_in_the_order_of_the_commits() {
         let (tell, told) = mpsc::channel();
-        let fsync_thread = FsyncThread::start(
-            tempfile::tempfile().unwrap(),
-            None,
-            Arc::default(),
-            Arc::default(),
-            Arc::default(),
-        )
-        .unwrap();
+        let fsync_thread = start(tempfile::tempfile().unwrap());
         for (needs_fsync, name) in [(true, "enqueue"), (false, "claim"), (true, "settle")] {
             fsync_thread.send(commit(needs_fsync, name, &tell)).unwrap();
         }
@@ -200,14 +202,7 @@ mod tests {
     fn a_failed_fsync_is_answered_to_every_caller_and_never_tried_again() {
         let (tell, told) = mpsc::channel();
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
-        let fsync_thread = FsyncThread::start(
-            File::from(OwnedFd::from(socket)),
-            None,
-            Arc::default(),
-            Arc::default(),
-            Arc::default(),
-        )
-        .unwrap();
+        let fsync_thread = start(File::from(OwnedFd::from(socket)));
         fsync_thread.send(commit(false, "claim", &tell)).unwrap();
         assert_eq!(told.recv().unwrap(), ("claim", true), "leases alone need no fsync");
         fsync_thread.send(commit(true, "enqueue", &tell)).unwrap();

@@ -4,16 +4,18 @@
 //! no I/O. A waiting job costs one [`Slot`], one entry in its lane, one in the expiry queue and a few
 //! bytes in the id table.
 
+use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
+use std::ops::RangeInclusive;
 
 use hashbrown::{HashMap, HashSet, HashTable};
 use recado_core::{CompanyId, LostLease, Progress, Random, RouteName, Timestamp};
 use recado_store::{JobFilter, LeftOut, TenantFilter, TenantView, Turns};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use crate::lane::{DepartedJob, Due, Lane, TurnTerms};
+use crate::lane::{Due, Lane, TurnTerms};
 use crate::lazy_heap::LazyHeap;
 use crate::owner_index::{OwnerFilter, OwnerIndex};
 
@@ -23,13 +25,6 @@ pub type LaneKey = u16;
 /// Ended jobs by the time of their end, with the number of their row. They mostly come in order; after the clock was set
 /// back they do not, so each finds its place by search.
 pub type EndedJobs<E = (i64, u64)> = BTreeSet<E>;
-
-/// Waiting jobs that a list asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DueFilter {
-    Due,
-    NotDue,
-}
 
 /// A job's id, digested. Two ids never share one in practice: 128 bits under a secret key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,16 +39,16 @@ pub enum Phase {
 }
 
 /// A job that has not ended.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Slot {
     pub id: IdHash,
     pub seq: u64,
     pub due: i64,
     pub expires: i64,
-    company: CompanyKey,
+    pub company: CompanyKey,
     lane: LaneKey,
-    priority: u8,
-    phase: Phase,
+    pub priority: u8,
+    pub phase: Phase,
 }
 
 /// The values that a new slot is made of.
@@ -90,14 +85,10 @@ impl Slots {
         slot.phase == Phase::Ready && slot.seq == seq && slot.due == due
     }
 
-    pub fn promote(&mut self, slot: u32) -> CompanyKey {
+    pub fn promote(&mut self, slot: u32) -> Slot {
         let slot = &mut self.slots[slot as usize];
         slot.phase = Phase::Ready;
-        slot.company
-    }
-
-    pub fn priority(&self, slot: u32) -> u8 {
-        self.get(slot).priority
+        *slot
     }
 
     fn expires_waiting(&self, (expires, slot): (i64, u32)) -> bool {
@@ -141,43 +132,46 @@ pub enum JobLocation {
     Row(u64),
 }
 
-/// A small number for each company, so that slots are small.
-#[derive(Debug, Default)]
-struct CompanyTable {
-    names: Vec<CompanyId>,
-    keys: HashMap<CompanyId, CompanyKey>,
+/// A small number for each name, so that slots are small.
+#[derive(Debug)]
+struct NameTable<N> {
+    names: Vec<N>,
+    keys: HashMap<N, u32>,
 }
 
-impl CompanyTable {
-    /// Returns a company's key, which it gets now if it has none.
-    fn key(&mut self, company: &str) -> CompanyKey {
-        if let Some(&key) = self.keys.get(company) {
+impl<N> Default for NameTable<N> {
+    fn default() -> Self {
+        NameTable { names: Vec::new(), keys: HashMap::new() }
+    }
+}
+
+impl<N: Clone + Eq + Hash + Borrow<str>> NameTable<N> {
+    /// Returns a name's key, which it gets now if it has none.
+    fn key(&mut self, name: &str, make: impl FnOnce(&str) -> N) -> u32 {
+        if let Some(&key) = self.keys.get(name) {
             return key;
         }
-        let company = CompanyId::trusted(company);
-        let key = CompanyKey::try_from(self.names.len()).unwrap_or(CompanyKey::MAX);
-        self.names.push(company.clone());
-        self.keys.insert(company, key);
+        let name = make(name);
+        let key = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push(name.clone());
+        self.keys.insert(name, key);
         key
-    }
-
-    fn name(&self, key: CompanyKey) -> &CompanyId {
-        &self.names[key as usize]
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Index {
     keys: (u64, u64),
-    companies: CompanyTable,
-    lane_keys: HashMap<RouteName, LaneKey>,
+    companies: NameTable<CompanyId>,
+    /// A lane's key is its place.
+    routes: NameTable<RouteName>,
     lanes: Vec<Lane>,
     pub slots: Slots,
     live: HashTable<u32>,
     rows: HashTable<(IdHash, u64)>,
     expiry: LazyHeap<(i64, u32)>,
     pub leases: HashMap<u64, ActiveLease>,
-    lease_ends: LazyHeap<(i64, u64, u64)>,
+    lease_ends: LazyHeap<LeaseEnd>,
     pub ended: EndedJobs,
     pub owner_index: OwnerIndex,
     pub next_seq: u64,
@@ -187,27 +181,14 @@ pub struct Index {
     pub dead_count: u64,
 }
 
+/// The end of a lease, the number of its job's row and its fence.
+type LeaseEnd = (i64, u64, u64);
+
 impl Index {
     /// Makes an empty one. Its digests of ids are under a random key: a caller cannot choose ids that collide.
     pub fn new(random: &Random) -> Self {
-        Index {
-            keys: (random.next_u64(), random.next_u64()),
-            companies: CompanyTable::default(),
-            lane_keys: HashMap::new(),
-            lanes: Vec::new(),
-            slots: Slots::default(),
-            live: HashTable::new(),
-            rows: HashTable::new(),
-            expiry: LazyHeap::default(),
-            leases: HashMap::new(),
-            lease_ends: LazyHeap::default(),
-            ended: EndedJobs::default(),
-            owner_index: OwnerIndex::default(),
-            next_seq: 1,
-            next_record: 1,
-            waiting_count: 0,
-            dead_count: 0,
-        }
+        let keys = (random.next_u64(), random.next_u64());
+        Index { keys, next_seq: 1, next_record: 1, ..Index::default() }
     }
 
     pub fn reserve(&mut self, waiting: usize) {
@@ -240,31 +221,26 @@ impl Index {
     }
 
     pub fn company_key(&mut self, company: &str) -> CompanyKey {
-        self.companies.key(company)
+        self.companies.key(company, |name| CompanyId::trusted(name))
     }
 
     pub fn lane_key(&mut self, route: &str) -> LaneKey {
-        if let Some(&key) = self.lane_keys.get(route) {
-            return key;
-        }
-        let route = RouteName::trusted(route);
-        let key = LaneKey::try_from(self.lanes.len()).unwrap_or(LaneKey::MAX);
-        self.lanes.push(Lane::new(route.clone()));
-        self.lane_keys.insert(route, key);
-        key
+        let key = self.routes.key(route, |name| RouteName::trusted(name));
+        self.lanes.resize_with(self.routes.names.len(), Lane::default);
+        LaneKey::try_from(key).unwrap_or(LaneKey::MAX)
     }
 
     /// The lane of a route that has had a job.
     pub fn lane_of(&self, route: &str) -> Option<LaneKey> {
-        self.lane_keys.get(route).copied()
+        self.routes.keys.get(route).map(|key| LaneKey::try_from(*key).unwrap_or(LaneKey::MAX))
     }
 
     pub fn route(&self, slot: u32) -> RouteName {
-        self.lanes[self.slots.get(slot).lane as usize].route.clone()
+        self.routes.names[self.slots.get(slot).lane as usize].clone()
     }
 
     pub fn company(&self, slot: u32) -> CompanyId {
-        self.companies.name(self.slots.get(slot).company).clone()
+        self.companies.names[self.slots.get(slot).company as usize].clone()
     }
 
     /// A job joins, waiting.
@@ -296,24 +272,22 @@ impl Index {
             owner.company = Some(*self.companies.keys.get(company)?);
         }
         if let Some(route) = &filter.route {
-            owner.lane = Some(*self.lane_keys.get(route)?);
+            owner.lane = Some(self.lane_of(route.as_str())?);
         }
         Some(owner)
     }
 
-    /// Returns the numbers of waiting jobs from `top` down, `max` at most.
+    /// Returns the numbers of jobs that wait for a time in `due`, from `top` down, `max` at most.
     pub fn find_waiting(
         &self,
         owner: OwnerFilter,
-        due: DueFilter,
-        now: i64,
+        due: RangeInclusive<i64>,
         top: u64,
         max: usize,
     ) -> Vec<u64> {
         let mut newest = BinaryHeap::with_capacity(max + 1);
         for slot in &self.slots.slots {
-            let waits = matches!(slot.phase, Phase::Delayed | Phase::Ready)
-                && (slot.due <= now) == (due == DueFilter::Due);
+            let waits = matches!(slot.phase, Phase::Delayed | Phase::Ready) && due.contains(&slot.due);
             if waits && slot.seq <= top && owner.matches(slot.company, slot.lane) {
                 newest.push(Reverse(slot.seq));
                 if newest.len() > max {
@@ -350,7 +324,7 @@ impl Index {
     pub fn take_ready(&mut self, lane: LaneKey, now: i64, turns: &Turns) -> Option<u32> {
         let Index { lanes, slots, companies, .. } = self;
         let slot = lanes[lane as usize].take(now, slots, |key| {
-            let company = companies.name(key);
+            let company = &companies.names[key as usize];
             TurnTerms { turn_jobs: turns.jobs_of(company), quota: turns.quota_of(company) }
         })?;
         self.mark_leased(slot);
@@ -379,10 +353,9 @@ impl Index {
 
     /// Takes a waiting job out of its lane without its turn having come; it counts as leased.
     pub fn remove_waiting(&mut self, slot: u32) {
-        let Slot { company, lane, priority, phase, .. } = *self.slots.get(slot);
+        let left = *self.slots.get(slot);
         self.mark_leased(slot);
-        let left = DepartedJob { company, priority, was_ready: phase == Phase::Ready };
-        self.lanes[lane as usize].remove(left, self.waiting_count, &self.slots);
+        self.lanes[left.lane as usize].remove(left, self.waiting_count, &self.slots);
     }
 
     fn mark_leased(&mut self, slot: u32) {
@@ -406,7 +379,7 @@ impl Index {
             held.expires_at = until;
             self.lease_ends.push((until, seq, held.fence));
             let leases = &self.leases;
-            self.lease_ends.sweep(leases.len(), |(at, seq, fence)| is_current(leases, at, seq, fence));
+            self.lease_ends.sweep(leases.len(), |end| is_current(leases, end));
         }
     }
 
@@ -417,16 +390,14 @@ impl Index {
 
     pub fn next_lease_end(&mut self) -> Option<(i64, u64)> {
         let leases = &self.leases;
-        self.lease_ends
-            .peek(|(at, seq, fence)| is_current(leases, at, seq, fence))
-            .map(|(at, seq, _)| (at, seq))
+        self.lease_ends.peek(|end| is_current(leases, end)).map(|(at, seq, _)| (at, seq))
     }
 
     /// Ends a lease; the slot stays until it waits again or is freed.
     pub fn remove_lease(&mut self, seq: u64) {
         self.leases.remove(&seq);
         let leases = &self.leases;
-        self.lease_ends.sweep(leases.len(), |(at, seq, fence)| is_current(leases, at, seq, fence));
+        self.lease_ends.sweep(leases.len(), |end| is_current(leases, end));
     }
 
     /// A leased job has ended or died; its id is remembered with its row.
@@ -452,10 +423,18 @@ impl Index {
         }
     }
 
+    /// Forgets a job that has ended.
+    pub fn forget_ended(&mut self, id: IdHash, seq: u64, ended_at: i64) {
+        self.forget_row(id);
+        self.owner_index.remove(seq);
+        self.ended.remove(&(ended_at, seq));
+    }
+
     /// Waiting jobs, due or not, of each route that has any.
     pub fn waiting_by_route(&self) -> BTreeMap<RouteName, u64> {
-        let waiting = self.lanes.iter().filter(|lane| lane.waiting_count > 0);
-        waiting.map(|lane| (lane.route.clone(), lane.waiting_count as u64)).collect()
+        let lanes = self.routes.names.iter().zip(&self.lanes);
+        let waiting = lanes.filter(|(_, lane)| lane.waiting_count > 0);
+        waiting.map(|(route, lane)| (route.clone(), lane.waiting_count as u64)).collect()
     }
 
     /// Waiting jobs that are not due, and those that are.
@@ -464,37 +443,39 @@ impl Index {
         let mut ready = 0;
         for lane in lanes.iter_mut() {
             lane.promote(now, slots);
-            ready += lane.ready_count();
+            ready += lane.ready_count;
         }
         (self.waiting_count as u64 - ready as u64, ready as u64)
     }
 
     /// Returns the due time of the oldest waiting job of each route; `left_out` does not count.
     pub fn oldest_due(&mut self, left_out: &LeftOut, now: i64) -> BTreeMap<RouteName, Timestamp> {
-        let Index { lanes, slots, companies, .. } = self;
-        let oldest = lanes.iter_mut().filter_map(|lane| {
+        let Index { routes, lanes, slots, companies, .. } = self;
+        let oldest = routes.names.iter().zip(lanes).filter_map(|(route, lane)| {
             lane.promote(now, slots);
-            let here = left_out.iter().filter(|(route, _)| route.as_ref().is_none_or(|it| *it == lane.route));
+            let here = left_out.iter().filter(|(of, _)| of.as_ref().is_none_or(|of| of == route));
             let here: HashSet<_> =
                 here.filter_map(|(_, company)| companies.keys.get(company).copied()).collect();
-            Some((lane.route.clone(), Timestamp::from_millis(lane.oldest_due(slots, &here)?)))
+            Some((route.clone(), Timestamp::from_millis(lane.oldest_due(slots, &here)?)))
         });
         oldest.collect()
     }
 
     /// Returns the statistics of each tenant on each lane, by route and company.
     pub fn tenants(&mut self, filter: &TenantFilter, now: i64) -> Vec<TenantView> {
-        let Index { lanes, slots, companies, .. } = self;
+        let Index { routes, lanes, slots, companies, .. } = self;
         let mut views = Vec::new();
-        for lane in
-            lanes.iter_mut().filter(|lane| filter.route.as_ref().is_none_or(|want| lane.route == *want))
+        let lanes = routes.names.iter().zip(lanes);
+        for (route, lane) in
+            lanes.filter(|(route, _)| filter.route.as_ref().is_none_or(|want| want == *route))
         {
             lane.promote(now, slots);
+            let name = |key: CompanyKey| &companies.names[key as usize];
             match &filter.company {
                 Some(company) => {
-                    views.extend(companies.keys.get(company).and_then(|key| lane.view(*key, company)));
+                    views.extend(companies.keys.get(company).and_then(|key| lane.view(*key, company, route)));
                 }
-                None => views.extend(lane.tenants().filter_map(|key| lane.view(key, companies.name(key)))),
+                None => views.extend(lane.tenants().filter_map(|key| lane.view(key, name(key), route))),
             }
         }
         views.sort_unstable_by(|a, b| (&a.route, &a.company).cmp(&(&b.route, &b.company)));
@@ -502,7 +483,7 @@ impl Index {
     }
 }
 
-fn is_current(leases: &HashMap<u64, ActiveLease>, at: i64, seq: u64, fence: u64) -> bool {
+fn is_current(leases: &HashMap<u64, ActiveLease>, (at, seq, fence): LeaseEnd) -> bool {
     leases.get(&seq).is_some_and(|held| held.fence == fence && held.expires_at == at)
 }
 

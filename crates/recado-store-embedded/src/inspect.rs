@@ -1,20 +1,29 @@
 //! Read queries, on connections of their own: each sees a snapshot and never blocks the writer.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
-use recado_core::{AuditEvent, DeadLetter, Payload, Status, Timestamp};
+use recado_core::{AuditEvent, DeadLetter, JobId, Payload, RouteName, Status, Timestamp};
 use recado_store::{
-    DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreError,
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, Inspect, JobFilter, JobView, LeftOut,
+    Page, PageRequest, StoreError, StoreReport, TenantFilter, TenantView,
 };
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ToSql, params_from_iter};
 
-use crate::rows::{self, DEAD_LETTER_COLUMNS, JOB_COLUMN_COUNT, JOB_COLUMNS};
+use crate::audit_log::read_job_records;
+use crate::disk;
+use crate::rows::{self, DEAD_LETTER_COLUMNS, JOB_COLUMN_COUNT, JOB_COLUMNS, Result};
+use crate::store::EmbeddedStore;
 
 /// Connections that are kept open between questions.
 const IDLE_READERS_MAX: usize = 4;
+
+/// Jobs that memory names for one page of a list.
+const CANDIDATES_MAX: usize = 2_000;
 
 /// Rows that one page of a filtered list looks through before it answers with what it has.
 const SCAN_ROWS_MAX: i64 = 20_000;
@@ -34,7 +43,7 @@ impl Readers {
     /// Runs a question where blocking is allowed.
     pub async fn query<T: Send + 'static>(
         self: &Arc<Self>,
-        question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let readers = self.clone();
         let asked = tokio::task::spawn_blocking(move || {
@@ -66,7 +75,7 @@ pub fn unavailable(error: impl std::error::Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 
-fn open(path: &Path) -> rusqlite::Result<Connection> {
+fn open(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = Connection::open_with_flags(path, flags)?;
     file.busy_timeout(std::time::Duration::from_secs(5))?;
@@ -81,7 +90,7 @@ const VIEW_FROM: &str = "FROM jobs LEFT JOIN leases ON leases.seq = jobs.seq";
 
 /// The jobs that a list looks through.
 #[derive(Debug)]
-pub enum Candidates {
+enum Candidates {
     All,
     /// These numbers, newest first; more may be below the last.
     These {
@@ -118,11 +127,11 @@ fn from_where(filter: &JobFilter, among: &Candidates) -> (&'static str, &'static
     }
 }
 
-fn view(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<JobView> {
+fn view(row: &Row<'_>, now: Timestamp) -> Result<JobView> {
     let job = rows::job(row)?;
     let at = JOB_COLUMN_COUNT;
     let held_by = match row.get::<_, Option<Box<str>>>(at + 3)? {
-        Some(worker) => Some((worker, rows::time(row, at + 4)?)),
+        Some(worker) => Some((worker, Timestamp::from_millis(row.get(at + 4)?))),
         None => None,
     };
     let stored = row.get_ref(at)?.as_str()?;
@@ -138,7 +147,7 @@ fn view(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<JobView> {
     })
 }
 
-pub fn job(file: &Connection, seq: u64, now: Timestamp) -> rusqlite::Result<Option<JobView>> {
+pub fn read_job(file: &Connection, seq: u64, now: Timestamp) -> Result<Option<JobView>> {
     file.prepare_cached(&format!("SELECT {JOB_COLUMNS}, {VIEW} {VIEW_FROM} WHERE jobs.seq = ?1"))?
         .query_row([seq], |row| view(row, now))
         .optional()
@@ -153,30 +162,30 @@ fn below(before: u64) -> i64 {
 #[derive(Default)]
 struct WhereClause {
     sql: String,
-    values: Vec<Box<dyn ToSql>>,
+    values: Vec<Box<dyn ToSql + Send>>,
 }
 
 impl WhereClause {
-    fn and(&mut self, condition: &str, value: impl ToSql + 'static) {
+    fn and(&mut self, condition: &str, value: impl ToSql + Send + 'static) {
         self.sql.push_str(" AND ");
         self.sql.push_str(condition);
         self.values.push(Box::new(value));
     }
 
-    fn and_if<T: ToSql + 'static>(&mut self, condition: &str, value: Option<T>) {
+    fn and_if<T: ToSql + Send + 'static>(&mut self, condition: &str, value: Option<T>) {
         if let Some(value) = value {
             self.and(condition, value);
         }
     }
 }
 
-pub fn jobs(
+fn list_jobs(
     file: &Connection,
     filter: &JobFilter,
     among: &Candidates,
     page: PageRequest,
     now: Timestamp,
-) -> rusqlite::Result<Page<JobView>> {
+) -> Result<Page<JobView>> {
     let newest: i64 = file.query_row("SELECT coalesce(max(seq), 0) FROM jobs", [], |row| row.get(0))?;
     let top = page.before.map_or(newest, |before| newest.min(below(before) - 1));
     let (from, order) = from_where(filter, among);
@@ -226,16 +235,12 @@ pub fn jobs(
     Ok(found)
 }
 
-pub fn audit(file: &Connection, seq: u64) -> rusqlite::Result<Vec<AuditEvent>> {
-    let records = file
-        .prepare_cached("SELECT records FROM jobs WHERE seq = ?1")?
-        .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))
-        .optional()?
-        .flatten();
-    records.map_or(Ok(Vec::new()), |records| crate::audit_log::read_job_records(file, &records))
+pub fn read_audit(file: &Connection, seq: u64) -> Result<Vec<AuditEvent>> {
+    let records: Option<Option<Box<str>>> = rows::find(file, "SELECT records FROM jobs WHERE seq = ?1", seq)?;
+    records.flatten().map_or(Ok(Vec::new()), |records| read_job_records(file, &records))
 }
 
-pub fn dead_letter(file: &Connection, seq: u64) -> rusqlite::Result<Option<DeadLetter>> {
+pub fn read_dead_letter(file: &Connection, seq: u64) -> Result<Option<DeadLetter>> {
     file.prepare_cached(&format!("SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE seq = ?1"))?
         .query_row([seq], rows::dead_letter)
         .optional()
@@ -254,55 +259,168 @@ fn dead_letter_clause(filter: &DeadLetterFilter) -> WhereClause {
     wanted
 }
 
-pub fn dead_letters(
-    file: &Connection,
-    filter: &DeadLetterFilter,
-    page: PageRequest,
-) -> rusqlite::Result<Page<DeadLetter>> {
-    let mut wanted = dead_letter_clause(filter);
-    let filtered = !wanted.values.is_empty();
-    wanted.and_if("entry < ?", page.before.map(below));
-    // What a filter looks at is all in one index; payloads are read only of what is shown.
-    let found = match filtered {
-        true => format!("entry IN (SELECT entry FROM dlq WHERE 1 {})", wanted.sql),
-        false => format!("1 {}", wanted.sql),
-    };
-    let sql = format!(
-        "SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE {found} ORDER BY entry DESC LIMIT {}",
-        page.limit + 1
-    );
-    let mut select = file.prepare_cached(&sql)?;
-    let found = select.query_map(params_from_iter(wanted.values), rows::dead_letter)?;
-    Page::gather(found, page.limit)
+#[async_trait]
+impl Inspect for EmbeddedStore {
+    fn durability(&self) -> Durability {
+        Durability::Fsync
+    }
+
+    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
+        let Some(seq) = self.row_of(id) else { return Ok(None) };
+        self.readers.query(move |file| read_job(file, seq, now)).await
+    }
+
+    async fn jobs(
+        &self,
+        filter: JobFilter,
+        page: PageRequest,
+        now: Timestamp,
+    ) -> Result<Page<JobView>, StoreError> {
+        let among = self.find_candidates(&filter, page, now);
+        self.readers.query(move |file| list_jobs(file, &filter, &among, page, now)).await
+    }
+
+    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
+        let Some(seq) = self.row_of(id) else { return Ok(Vec::new()) };
+        self.readers.query(move |file| read_audit(file, seq)).await
+    }
+
+    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
+        let Some(seq) = self.row_of(id) else { return Ok(None) };
+        self.readers.query(move |file| read_dead_letter(file, seq)).await
+    }
+
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> Result<Page<DeadLetter>, StoreError> {
+        let mut wanted = dead_letter_clause(&filter);
+        let filtered = !wanted.values.is_empty();
+        wanted.and_if("entry < ?", page.before.map(below));
+        // What a filter looks at is all in one index; payloads are read only of what is shown.
+        let found = match filtered {
+            true => format!("entry IN (SELECT entry FROM dlq WHERE 1 {})", wanted.sql),
+            false => format!("1 {}", wanted.sql),
+        };
+        let limit = page.limit + 1;
+        let sql =
+            format!("SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE {found} ORDER BY entry DESC LIMIT {limit}");
+        self.readers
+            .query(move |file| {
+                let mut select = file.prepare_cached(&sql)?;
+                let found = select.query_map(params_from_iter(wanted.values), rows::dead_letter)?;
+                Page::gather(found, page.limit)
+            })
+            .await
+    }
+
+    async fn dead_letter_groups(
+        &self,
+        by: GroupBy,
+        filter: DeadLetterFilter,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
+        let column = match by {
+            GroupBy::LastFailureCode => "lastFailureCode",
+            GroupBy::Company => "companyId",
+            GroupBy::Route => "route",
+            GroupBy::Fingerprint => "fingerprint",
+        };
+        let wanted = dead_letter_clause(&filter);
+        let sql = format!(
+            "SELECT {column}, count(*), lastFailureReason, min(entry) FROM dlq WHERE 1 {} GROUP BY {column} ORDER BY 2 DESC, 1",
+            wanted.sql
+        );
+        self.readers
+            .query(move |file| {
+                let mut select = file.prepare_cached(&sql)?;
+                let groups = select.query_map(params_from_iter(wanted.values), |row| {
+                    Ok(DeadLetterGroup { key: row.get(0)?, count: row.get(1)?, example_reason: row.get(2)? })
+                })?;
+                groups.collect()
+            })
+            .await
+    }
+
+    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        self.readers
+            .query(move |file| {
+                let mut select = file.prepare_cached(&format!(
+                    "SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE state = 'dead' ORDER BY entry LIMIT ?1"
+                ))?;
+                let entries = select.query_map([limit as i64], rows::dead_letter)?;
+                entries.map(|found| found.map(|(_, entry)| entry)).collect()
+            })
+            .await
+    }
+
+    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
+        let mut index = self.index.lock();
+        let (delayed, ready) = index.waiting_counts(now.as_millis());
+        Ok(Counts {
+            delayed,
+            ready,
+            leased: index.leases.len() as u64,
+            dead_letters: index.dead_count,
+            ended: index.ended.len() as u64,
+            waiting_by_route: index.waiting_by_route(),
+        })
+    }
+
+    async fn oldest_due(
+        &self,
+        left_out: &LeftOut,
+        now: Timestamp,
+    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+        Ok(self.index.lock().oldest_due(left_out, now.as_millis()))
+    }
+
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
+        Ok(self.index.lock().tenants(&filter, now.as_millis()))
+    }
+
+    async fn report(&self) -> Result<StoreReport, StoreError> {
+        if self.requests.is_closed() {
+            return Err(self.failed());
+        }
+        if let Some(why) = self.place.find_missing() {
+            return Err(StoreError::Broken(why));
+        }
+        let (used_bytes, max_bytes, refusing) = {
+            let mut space = self.space.lock();
+            (space.held_bytes, space.max_bytes(), space.refusal().map(str::to_owned))
+        };
+        Ok(StoreReport {
+            kind: "embedded",
+            durability: self.durability(),
+            size_bytes: disk::used_bytes(&self.dir),
+            used_bytes,
+            free_bytes: disk::free_bytes(&self.dir),
+            max_bytes,
+            refusing,
+            unanswered: None,
+        })
+    }
 }
 
-pub fn oldest_dead_letters(file: &Connection, limit: usize) -> rusqlite::Result<Vec<DeadLetter>> {
-    let mut select = file.prepare_cached(&format!(
-        "SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE state = 'dead' ORDER BY entry LIMIT ?1"
-    ))?;
-    let entries = select.query_map([limit as i64], rows::dead_letter)?;
-    entries.map(|found| found.map(|(_, entry)| entry)).collect()
-}
-
-pub fn dead_letter_groups(
-    file: &Connection,
-    by: GroupBy,
-    filter: &DeadLetterFilter,
-) -> rusqlite::Result<Vec<DeadLetterGroup>> {
-    let column = match by {
-        GroupBy::LastFailureCode => "lastFailureCode",
-        GroupBy::Company => "companyId",
-        GroupBy::Route => "route",
-        GroupBy::Fingerprint => "fingerprint",
-    };
-    let wanted = dead_letter_clause(filter);
-    let sql = format!(
-        "SELECT {column}, count(*), lastFailureReason, min(entry) FROM dlq WHERE 1 {} GROUP BY {column} ORDER BY 2 DESC, 1",
-        wanted.sql
-    );
-    let mut select = file.prepare_cached(&sql)?;
-    let groups = select.query_map(params_from_iter(wanted.values), |row| {
-        Ok(DeadLetterGroup { key: row.get(0)?, count: row.get(1)?, example_reason: row.get(2)? })
-    })?;
-    groups.collect()
+impl EmbeddedStore {
+    /// Returns the jobs that a list has to look through, as far as memory knows: to look through all takes long.
+    fn find_candidates(&self, filter: &JobFilter, page: PageRequest, now: Timestamp) -> Candidates {
+        let max = CANDIDATES_MAX.max(page.limit + 1);
+        let now = now.as_millis();
+        let top = page.before.map_or(u64::MAX, |before| before.saturating_sub(1));
+        let index = self.index.lock();
+        let Some(owner) = index.owner_filter(filter) else {
+            return Candidates::These { seqs: Vec::new(), more: false };
+        };
+        let is_asked_for = filter.company.is_some() || filter.route.is_some();
+        let seqs = match filter.status {
+            _ if filter.correlation_id.is_some() => return Candidates::All,
+            Some(Status::Queued) => index.find_waiting(owner, i64::MIN..=now, top, max),
+            Some(Status::Scheduled) => index.find_waiting(owner, now.saturating_add(1)..=i64::MAX, top, max),
+            None | Some(Status::Sent) if is_asked_for => index.owner_index.find_newest(owner, top, max),
+            _ => return Candidates::All,
+        };
+        Candidates::These { more: seqs.len() == max, seqs }
+    }
 }

@@ -4,13 +4,16 @@
 
 use std::borrow::Cow;
 
+use async_trait::async_trait;
 use recado_core::checksum::sum_of;
 use recado_core::{Payload, Timestamp};
-use recado_store::{KvEntry, KvWrite, KvWritten, Namespace};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{PRUNE_ROWS_MAX, WriteTransaction};
-use crate::rows;
+use crate::request::RequestKind;
+use crate::rows::{self, Result};
+use crate::store::EmbeddedStore;
 
 impl WriteTransaction<'_> {
     pub fn kv_write(&mut self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>> {
@@ -33,9 +36,7 @@ impl WriteTransaction<'_> {
         }
         let version = match &write.value {
             None => {
-                self.file
-                    .prepare_cached("DELETE FROM notes WHERE shelf = ?1 AND key = ?2")?
-                    .execute([namespace, key])?;
+                self.execute("DELETE FROM notes WHERE shelf = ?1 AND key = ?2", [namespace, key])?;
                 0
             }
             Some(value) => self
@@ -60,40 +61,52 @@ impl WriteTransaction<'_> {
 
     /// Removes entries whose time is over, a bounded number at a time.
     pub fn prune_entries(&self, now: Timestamp) -> Result<u64> {
-        let removed = self
-            .file
-            .prepare_cached(
-                "DELETE FROM notes WHERE version IN \
-                 (SELECT version FROM notes WHERE expiresAt <= ?1 ORDER BY expiresAt LIMIT ?2)",
-            )?
-            .execute(params![now.as_millis(), PRUNE_ROWS_MAX as i64])?;
+        let removed = self.execute(
+            "DELETE FROM notes WHERE version IN \
+             (SELECT version FROM notes WHERE expiresAt <= ?1 ORDER BY expiresAt LIMIT ?2)",
+            params![now.as_millis(), PRUNE_ROWS_MAX as i64],
+        )?;
         Ok(removed as u64)
     }
 }
 
-pub fn read_entry(
-    file: &Connection,
-    namespace: Namespace,
-    key: &str,
-    now: Timestamp,
-) -> Result<Option<KvEntry>> {
-    file.prepare_cached(
-        "SELECT key, value, version, expiresAt, checksum FROM notes \
-         WHERE shelf = ?1 AND key = ?2 AND (expiresAt IS NULL OR expiresAt > ?3)",
-    )?
-    .query_row(params![namespace.as_str(), key, now.as_millis()], |row| parse_entry(row, namespace))
-    .optional()
-    .map(Option::flatten)
+/// Entries of a namespace whose time is not over.
+const SELECT_ENTRIES: &str = "SELECT key, value, version, expiresAt, checksum FROM notes \
+     WHERE shelf = ?1 AND (expiresAt IS NULL OR expiresAt > ?2)";
+
+fn read_entry(file: &Connection, namespace: Namespace, key: &str, now: Timestamp) -> Result<Option<KvEntry>> {
+    file.prepare_cached(&format!("{SELECT_ENTRIES} AND key = ?3"))?
+        .query_row(params![namespace.as_str(), now.as_millis(), key], |row| parse_entry(row, namespace))
+        .optional()
+        .map(Option::flatten)
 }
 
-pub fn list_entries(file: &Connection, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>> {
-    let mut select = file.prepare_cached(
-        "SELECT key, value, version, expiresAt, checksum FROM notes \
-         WHERE shelf = ?1 AND (expiresAt IS NULL OR expiresAt > ?2) ORDER BY key",
-    )?;
-    let found =
-        select.query_map(params![namespace.as_str(), now.as_millis()], |row| parse_entry(row, namespace))?;
-    found.filter_map(Result::transpose).collect()
+#[async_trait]
+impl KeyValue for EmbeddedStore {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        self.write(RequestKind::Other, move |transaction| transaction.kv_write(writes, now)).await
+    }
+
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError> {
+        let key: Box<str> = key.into();
+        self.readers.query(move |file| read_entry(file, namespace, &key, now)).await
+    }
+
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+        self.readers
+            .query(move |file| {
+                let mut select = file.prepare_cached(&format!("{SELECT_ENTRIES} ORDER BY key"))?;
+                let values = params![namespace.as_str(), now.as_millis()];
+                let found = select.query_map(values, |row| parse_entry(row, namespace))?;
+                found.filter_map(Result::transpose).collect()
+            })
+            .await
+    }
 }
 
 /// Reads a row. A damaged entry is as good as none: an address that changed in the file must not be sent to.

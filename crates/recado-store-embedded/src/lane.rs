@@ -11,7 +11,7 @@ use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, RouteName, Timestamp};
 use recado_store::TenantView;
 
-use crate::index::{CompanyKey, Slots};
+use crate::index::{CompanyKey, Phase, Slot, Slots};
 use crate::lazy_heap::LazyHeap;
 use crate::tenant::Tenant;
 
@@ -30,9 +30,8 @@ pub struct TurnTerms {
     pub quota: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lane {
-    pub route: RouteName,
     /// Not looked at yet, by due time. Everything passes through here, so that order is by due time alone.
     delayed: LazyHeap<Due>,
     tenants: HashMap<CompanyKey, Tenant>,
@@ -50,31 +49,12 @@ pub struct Lane {
     idle_count: usize,
     next_idle: u64,
     /// Over all tenants.
-    ready_count: usize,
+    pub ready_count: usize,
     /// Ready or not.
     pub waiting_count: usize,
 }
 
 impl Lane {
-    pub fn new(route: RouteName) -> Self {
-        Lane {
-            route,
-            delayed: LazyHeap::default(),
-            tenants: HashMap::new(),
-            ring: BTreeMap::new(),
-            next_place: 0,
-            served_last: None,
-            turns: 0,
-            claims: 0,
-            passed: 0,
-            idle: LazyHeap::default(),
-            idle_count: 0,
-            next_idle: 0,
-            ready_count: 0,
-            waiting_count: 0,
-        }
-    }
-
     pub fn queue(&mut self, company: CompanyKey, due: Due) {
         let tenant = self.tenants.entry(company).or_default();
         tenant.waiting_count += 1;
@@ -92,9 +72,9 @@ impl Lane {
                 break;
             }
             self.delayed.pop(|_| true);
-            let company = slots.promote(slot);
+            let Slot { company, priority, .. } = slots.promote(slot);
             let tenant = self.tenants.entry(company).or_default();
-            tenant.push(slots.priority(slot), (due, seq, slot));
+            tenant.push(priority, (due, seq, slot));
             self.ready_count += 1;
             if tenant.place.is_none() {
                 tenant.place = Some(self.next_place);
@@ -104,10 +84,6 @@ impl Lane {
                 self.next_place += 1;
             }
         }
-    }
-
-    pub fn ready_count(&self) -> usize {
-        self.ready_count
     }
 
     /// Returns the time when the next job that is not due yet will be.
@@ -229,9 +205,9 @@ impl Lane {
     }
 
     /// Removes a waiting job without its turn having come (cancelled, overdue).
-    pub fn remove(&mut self, left: DepartedJob, waiting: usize, slots: &Slots) {
+    pub fn remove(&mut self, left: Slot, waiting: usize, slots: &Slots) {
         match self.tenants.get_mut(&left.company) {
-            Some(tenant) if left.was_ready => {
+            Some(tenant) if left.phase == Phase::Ready => {
                 tenant.remove(left.priority, slots);
                 self.ready_count -= 1;
                 self.leave_ring_if_done(left.company);
@@ -250,12 +226,12 @@ impl Lane {
         self.tenants.keys().copied()
     }
 
-    pub fn view(&self, key: CompanyKey, company: &CompanyId) -> Option<TenantView> {
+    pub fn view(&self, key: CompanyKey, company: &CompanyId, route: &RouteName) -> Option<TenantView> {
         let tenant = self.tenants.get(&key)?;
         let rounds = tenant.place.map_or(0, |_| self.turns - tenant.waits_since_turn);
         Some(TenantView {
             company: company.clone(),
-            route: self.route.clone(),
+            route: route.clone(),
             queued: tenant.ready_count as u64,
             delayed: (tenant.waiting_count - tenant.ready_count) as u64,
             leased: tenant.leased_count as u64,
@@ -266,12 +242,4 @@ impl Lane {
             consecutive_batch_count: if self.served_last == Some(key) { tenant.taken } else { 0 },
         })
     }
-}
-
-/// A waiting job that left without its turn having come.
-#[derive(Debug, Clone, Copy)]
-pub struct DepartedJob {
-    pub company: CompanyKey,
-    pub priority: u8,
-    pub was_ready: bool,
 }

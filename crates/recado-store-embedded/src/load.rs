@@ -113,7 +113,7 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
             slot,
             fence: row.get::<_, i64>(2)?.cast_unsigned(),
             attempt: row.get(3)?,
-            claimed_at: rows::time(row, 4).map(Timestamp::as_millis)?,
+            claimed_at: row.get(4)?,
             expires_at: row.get(5)?,
             worker: row.get(6)?,
             provider: row.get(13)?,

@@ -1,98 +1,98 @@
-//! Requests to the writer, and the answers that wait for their commit.
+//! Requests to the writer. Each keeps its own answer until its commit is on disk.
 
-use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Timestamp};
-use recado_store::{
-    Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence,
-    FencedWrite, JobSnapshot, KvWrite, KvWritten, Pruned, Redrive, Redriven, Retention, Settled, StoreError,
-};
+use recado_store::StoreError;
 use tokio::sync::oneshot;
 
-use crate::audit_log::{Forgotten, PreparedSettlement};
+use crate::apply::WriteTransaction;
 
-pub type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+/// The kind of a request, as far as the commit depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    Enqueue,
+    Claim,
+    Extend,
+    Settle,
+    /// The writer ends after it.
+    Close,
+    Other,
+}
 
+/// An error of a change.
 #[derive(Debug)]
-pub enum Request {
-    Enqueue(Vec<NewJob>, Answer<Vec<Enqueued>>),
-    Claim(Claim, Answer<Claimed>),
-    Extend(Vec<LeaseToken>, Timestamp, Answer<Vec<Extended>>),
-    Settle(Vec<PreparedSettlement>, Answer<Vec<Settled>>),
-    Cancel(JobId, AuditEvent, Answer<Cancelled>),
-    Redrive(Box<Redrive>, Answer<Redriven>),
-    Discard(Box<Discard>, Answer<Discarded>),
-    Prune(Retention, Timestamp, Answer<Pruned>),
-    Forget(Vec<JobId>, Answer<Forgotten>),
-    Adopt(Vec<JobSnapshot>, Answer<Vec<Adopted>>),
-    RaiseFence(Fence, Answer<()>),
-    WriteFenced(Fence, FencedWrite, Answer<Vec<Lease>>),
-    Record(Vec<AuditEvent>, Answer<()>),
-    TrimAudit(AuditTrim, Answer<u64>),
-    KvWrite(Vec<KvWrite>, Timestamp, Answer<Vec<KvWritten>>),
-    /// Truncate the log, which still has what was forgotten. Answers false when a reader is in the way.
-    TruncateLog(Answer<bool>),
-    Close(Answer<()>),
+pub enum ChangeError {
+    /// The request is answered at once, and the transaction goes on without it.
+    Refused(StoreError),
+    /// The transaction fails, with all its requests.
+    Failed(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for ChangeError {
+    fn from(error: rusqlite::Error) -> Self {
+        ChangeError::Failed(error)
+    }
+}
+
+/// A change to the store, and later the answer to its caller.
+pub trait Change: Send {
+    fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), ChangeError>;
+
+    /// Answers with the outcome of the commit. A change that was not carried out is answered with an error.
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>);
+}
+
+struct PendingChange<T, F> {
+    /// Absent once it was tried.
+    change: Option<F>,
+    /// Present once it was carried out.
+    value: Option<T>,
+    answer: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F> Change for PendingChange<T, F>
+where
+    F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, ChangeError> + Send,
+{
+    fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), ChangeError> {
+        if let Some(change) = self.change.take() {
+            self.value = Some(change(transaction)?);
+        }
+        Ok(())
+    }
+
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
+        let rolled_back = || StoreError::Unavailable("rolled back".to_owned());
+        let PendingChange { value, answer, .. } = *self;
+        let _ = answer.send(committed.and_then(|()| value.ok_or_else(rolled_back)));
+    }
+}
+
+pub struct Request {
+    pub kind: RequestKind,
+    pub change: Box<dyn Change>,
 }
 
 impl Request {
-    /// Answers with an error.
-    pub fn refuse(self, error: StoreError) {
-        fn send_error<T>(answer: Answer<T>, error: StoreError) {
-            let _ = answer.send(Err(error));
+    /// Makes a request, and the receiver of its answer.
+    pub fn new<T: Send + 'static, E: Into<ChangeError>>(
+        kind: RequestKind,
+        change: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, E> + Send + 'static,
+    ) -> (Self, oneshot::Receiver<Result<T, StoreError>>) {
+        let (answer, answered) = oneshot::channel();
+        let change = |transaction: &mut WriteTransaction<'_>| change(transaction).map_err(Into::into);
+        let change = PendingChange { change: Some(change), value: None, answer };
+        (Request { kind, change: Box::new(change) }, answered)
+    }
+
+    pub fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), ChangeError> {
+        // Settles leave their records to be written together. Requests that may look for them find them.
+        if !matches!(self.kind, RequestKind::Settle | RequestKind::Claim | RequestKind::Enqueue) {
+            transaction.recorder.flush()?;
         }
-        match self {
-            Request::Enqueue(_, answer) => send_error(answer, error),
-            Request::Claim(_, answer) => send_error(answer, error),
-            Request::Extend(_, _, answer) => send_error(answer, error),
-            Request::Settle(_, answer) => send_error(answer, error),
-            Request::Cancel(_, _, answer) => send_error(answer, error),
-            Request::Redrive(_, answer) => send_error(answer, error),
-            Request::Discard(_, answer) => send_error(answer, error),
-            Request::Prune(_, _, answer) => send_error(answer, error),
-            Request::Forget(_, answer) => send_error(answer, error),
-            Request::Adopt(_, answer) => send_error(answer, error),
-            Request::RaiseFence(_, answer) => send_error(answer, error),
-            Request::WriteFenced(_, _, answer) => send_error(answer, error),
-            Request::Record(_, answer) => send_error(answer, error),
-            Request::TrimAudit(_, answer) => send_error(answer, error),
-            Request::KvWrite(_, _, answer) => send_error(answer, error),
-            Request::TruncateLog(answer) => send_error(answer, error),
-            Request::Close(answer) => send_error(answer, error),
-        }
-    }
-}
-
-/// An answer that waits for its commit.
-pub type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-
-/// The answers that wait for one commit, in order.
-#[derive(Default)]
-pub struct Replies(pub Vec<Reply>);
-
-impl Replies {
-    /// Adds the answer to a request that was carried out, or that failed and takes its transaction with it.
-    pub fn add<T: Send + 'static>(
-        &mut self,
-        outcome: rusqlite::Result<T>,
-        answer: Answer<T>,
-    ) -> rusqlite::Result<()> {
-        let (value, error) = match outcome {
-            Ok(value) => (Ok(value), Ok(())),
-            Err(error) => (Err(rolled_back()), Err(error)),
-        };
-        self.0.push(Box::new(move |committed| drop(answer.send(committed.and(value)))));
-        error
+        self.change.apply(transaction)
     }
 
-    /// Adds the answer to a request that came after the one that failed: it was not tried.
-    pub fn add_refusal(&mut self, request: Request) {
-        self.0.push(Box::new(move |committed| request.refuse(committed.err().unwrap_or_else(rolled_back))));
+    /// Leases alone need not survive a crash of the machine: their loss costs a repeated claim.
+    pub fn needs_fsync(&self) -> bool {
+        !matches!(self.kind, RequestKind::Claim | RequestKind::Extend)
     }
-
-    pub fn send(self, outcome: &Result<(), StoreError>) {
-        self.0.into_iter().for_each(|reply| reply(outcome.clone()));
-    }
-}
-
-fn rolled_back() -> StoreError {
-    StoreError::Unavailable("rolled back".to_owned())
 }

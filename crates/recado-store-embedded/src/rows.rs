@@ -7,8 +7,10 @@ use recado_core::{
     Attempt, Cause, Checksum, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId, Payload,
     Priority, Progress, Reason, RouteName, Timestamp,
 };
-use rusqlite::Row;
 use rusqlite::types::{FromSql, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+pub type Result<T, E = rusqlite::Error> = std::result::Result<T, E>;
 
 /// The columns of `jobs` that [`job`] reads, in its order. While a job is dead its payload is with its dead
 /// letter, and `jobs.data` is what a person corrected it to, if one did.
@@ -115,7 +117,7 @@ impl<'r> RowReader<'r> {
     }
 }
 
-pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
+pub fn job(row: &Row<'_>) -> Result<Job> {
     let mut read = RowReader::new(row);
     let mut job = Job {
         id: JobId::trusted(read.text(0)),
@@ -140,16 +142,21 @@ pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     Ok(job)
 }
 
+/// The first column of the row that a statement about one job gives back, if it does.
+pub fn find<T: FromSql>(file: &Connection, sql: &str, seq: u64) -> Result<Option<T>> {
+    file.prepare_cached(sql)?.query_row([seq], |row| row.get(0)).optional()
+}
+
+pub fn dead_letter_state(stored: &str) -> DeadLetterState {
+    if stored == "replaying" { DeadLetterState::Replaying } else { DeadLetterState::Dead }
+}
+
 pub fn progress(row: &Row<'_>, at: usize) -> Progress {
     RowReader::new(row).progress(at)
 }
 
-pub fn attempts(json: Option<&str>) -> rusqlite::Result<Vec<Attempt>> {
+pub fn attempts(json: Option<&str>) -> Result<Vec<Attempt>> {
     json.map_or(Ok(Vec::new()), |json| serde_json::from_str(json).map_err(unreadable))
-}
-
-pub fn time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
-    Ok(Timestamp::from_millis(row.get(at)?))
 }
 
 /// Text of a row that may be damaged.
@@ -169,7 +176,7 @@ pub const DEAD_LETTER_COLUMNS: &str = "entry, jobId, companyId, route, originalD
     (SELECT nullif(jobs.data, dlq.originalData) FROM jobs WHERE jobs.seq = dlq.seq), \
     (SELECT jobs.checksum FROM jobs WHERE jobs.seq = dlq.seq)";
 
-pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
+pub fn dead_letter(row: &Row<'_>) -> Result<(u64, DeadLetter)> {
     let mut read = RowReader::new(row);
     let reason = Reason::new(&read.text(6)).ok();
     let mut entry = DeadLetter {
@@ -199,7 +206,7 @@ pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
         attempts: read.attempts(16),
         fingerprint: read.text(17).into(),
         cause: Cause::parse(&read.text(18)).unwrap_or(Cause::Permanent),
-        state: if read.text(19) == "replaying" { DeadLetterState::Replaying } else { DeadLetterState::Dead },
+        state: dead_letter_state(&read.text(19)),
         checksum: read.checksum(21),
     };
     if let Some(damage) = read.damage {
@@ -208,12 +215,12 @@ pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
     Ok((row.get(0)?, entry))
 }
 
-pub fn json<T: serde::Serialize>(value: &T) -> rusqlite::Result<String> {
+pub fn json<T: serde::Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
 /// The history as it is stored, with one more attempt at its end.
-pub fn append_attempt(json_before: Option<&str>, attempt: &Attempt) -> rusqlite::Result<String> {
+pub fn append_attempt(json_before: Option<&str>, attempt: &Attempt) -> Result<String> {
     let mut history = attempts(json_before)?;
     recado_core::job::remember(&mut history, attempt.clone());
     json(&history)

@@ -3,46 +3,30 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use recado_core::{
-    AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Status, Timestamp,
-};
-use recado_store::prelude::*;
+use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Timestamp};
 use recado_store::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
-    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
-    JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace, Page, PageRequest,
-    Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError, StoreReport, TenantFilter,
-    TenantView, Waker, Wakes, Watcher,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobStore, Pruned, Redrive, Redriven,
+    Retention, Settled, Settlement, StoreError, Waker, Wakes, Watcher,
 };
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
+use crate::apply::{WriteTransaction, make_token, seq_of};
 use crate::audit_log::PreparedSettlement;
 use crate::disk::{self, LockError, SpaceGuard, StoreFiles};
-use crate::fsync_thread::{FailureReason, FsyncThread, SharedWatcher};
-use crate::index::{DueFilter, Index};
-use crate::inspect::{Candidates, Readers, unavailable};
+use crate::fsync_thread::{FailureReason, FsyncLoop, FsyncThread, SharedWatcher};
+use crate::index::Index;
+use crate::inspect::{Readers, read_job};
 use crate::load::{carry_over_leases, load_index, orphan_leases, repair_statuses};
-use crate::request::Request;
+use crate::request::{ChangeError, Request, RequestKind};
 use crate::schema::{self, FILE_NAME, SchemaError};
 use crate::writer::{Checkpointer, QUEUE_REQUESTS_MAX, WAL_KEPT_BYTES, Writer, held_bytes};
 
-/// Jobs that memory names for one page of a list.
-const CANDIDATES_MAX: usize = 2_000;
-
 /// Pieces of one prune at most.
 const PRUNE_PIECES_MAX: usize = 4;
-
-/// Jobs that one piece of a forget is told of. It may do fewer.
-const FORGET_JOBS_MAX: usize = 64;
-
-/// Tries to truncate the log after something was forgotten, and the time between two.
-const TRUNCATE_TRIES_MAX: usize = 100;
-const TRUNCATE_TRY_EVERY: Duration = Duration::from_millis(50);
 
 /// The store's directory and the space that it may take.
 #[derive(Debug, Clone)]
@@ -77,13 +61,13 @@ pub enum OpenError {
 
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    requests: mpsc::Sender<Request>,
-    index: Arc<Mutex<Index>>,
+    pub(crate) requests: mpsc::Sender<Request>,
+    pub(crate) index: Arc<Mutex<Index>>,
     wakes: Arc<Wakes>,
-    space: Arc<Mutex<SpaceGuard>>,
-    readers: Arc<Readers>,
-    dir: PathBuf,
-    place: Arc<StoreFiles>,
+    pub(crate) space: Arc<Mutex<SpaceGuard>>,
+    pub(crate) readers: Arc<Readers>,
+    pub(crate) dir: PathBuf,
+    pub(crate) place: Arc<StoreFiles>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
     watcher: SharedWatcher,
     failure_reason: FailureReason,
@@ -98,7 +82,8 @@ impl EmbeddedStore {
         let dir = options.dir.clone();
         let lock = disk::lock(&dir)?;
         let path = dir.join(FILE_NAME);
-        disk::make_private(&path).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
+        let io = |error| LockError::Io { dir: dir.clone(), error };
+        disk::make_private(&path).map_err(io)?;
         let file = open_file(&path)?;
         let read = |error| OpenError::Read { path: path.clone(), error };
         orphan_leases(&file).map_err(read)?;
@@ -109,27 +94,26 @@ impl EmbeddedStore {
         let index = Arc::new(Mutex::new(load_index(&file, &random).map_err(read)?));
         let wakes = Arc::new(Wakes::default());
         let mut space = SpaceGuard::new(&dir, options.reserve_bytes, options.max_bytes);
-        space.set_held_bytes(held_bytes(&file).map_err(read)?);
+        space.held_bytes = held_bytes(&file).map_err(read)?;
         let space = Arc::new(Mutex::new(space));
-        let open_log = || disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error });
-        let place = StoreFiles::remember(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
-        let place = Arc::new(place);
+        let place = Arc::new(StoreFiles::remember(&dir).map_err(io)?);
         let watcher = SharedWatcher::default();
         let failure_reason = FailureReason::default();
+        let fsync_loop = FsyncLoop {
+            log: disk::open_log(&dir).map_err(io)?,
+            files: Some(place.clone()),
+            wakes: wakes.clone(),
+            callers: tokio::runtime::Handle::try_current().ok(),
+            watcher: watcher.clone(),
+            failure_reason: failure_reason.clone(),
+        };
         let writer = Writer {
             file,
             random,
             index: index.clone(),
             space: space.clone(),
-            log: open_log()?,
-            fsync_thread: FsyncThread::start(
-                open_log()?,
-                Some(place.clone()),
-                wakes.clone(),
-                watcher.clone(),
-                failure_reason.clone(),
-            )
-            .map_err(OpenError::Thread)?,
+            log: disk::open_log(&dir).map_err(io)?,
+            fsync_thread: FsyncThread::start(fsync_loop).map_err(OpenError::Thread)?,
             watcher: watcher.clone(),
             failure_reason: failure_reason.clone(),
             checkpointer: Checkpointer::start(open_file(&path)?).map_err(OpenError::Thread)?,
@@ -157,70 +141,30 @@ impl EmbeddedStore {
     }
 
     /// The error of a store whose writer has ended.
-    fn failed(&self) -> StoreError {
+    pub(crate) fn failed(&self) -> StoreError {
         let why =
             self.failure_reason.get().map_or("the writer has stopped; restart to recover", String::as_str);
         StoreError::Broken(why.to_owned())
     }
 
-    async fn ask<T>(
+    /// Has the writer make a change, and waits for its commit.
+    pub(crate) async fn write<T: Send + 'static, E: Into<ChangeError> + 'static>(
         &self,
-        request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request,
+        kind: RequestKind,
+        change: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let gone = || self.failed();
-        let (answer, answered) = oneshot::channel();
-        self.requests.send(request(answer)).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        let (request, answered) = Request::new(kind, change);
+        self.requests.send(request).await.map_err(|_| self.failed())?;
+        answered.await.map_err(|_| self.failed())?
     }
 
-    /// Truncates the log, which still has what was forgotten. Most of it is checkpointed beside the writer, and the
-    /// writer only does the rest. A reader may be in the way for a moment.
-    async fn truncate_log_after_forget(&self) -> Result<(), StoreError> {
-        for _ in 0..TRUNCATE_TRIES_MAX {
-            let path = self.dir.join(FILE_NAME);
-            let checkpoint = move || {
-                let file = open_file(&path).map_err(unavailable)?;
-                let checkpointed = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-                checkpointed.map_err(unavailable)
-            };
-            tokio::task::spawn_blocking(checkpoint).await.unwrap_or_else(|error| Err(unavailable(error)))?;
-            if self.ask(Request::TruncateLog).await? {
-                return Ok(());
-            }
-            tokio::time::sleep(TRUNCATE_TRY_EVERY).await;
-        }
-        tracing::warn!("what was forgotten still stands in the log: the file is being read all the time");
-        Ok(())
-    }
-
-    fn row_of(&self, id: &JobId) -> Option<u64> {
+    pub(crate) fn row_of(&self, id: &JobId) -> Option<u64> {
         let index = self.index.lock();
         index.row_of(index.digest(id.as_str()))
     }
-
-    /// Returns the jobs that a list has to look through, as far as memory knows: to look through all takes long.
-    fn find_candidates(&self, filter: &JobFilter, page: PageRequest, now: Timestamp) -> Candidates {
-        let max = CANDIDATES_MAX.max(page.limit + 1);
-        let top = page.before.map_or(u64::MAX, |before| before.saturating_sub(1));
-        let index = self.index.lock();
-        let Some(owner) = index.owner_filter(filter) else {
-            return Candidates::These { seqs: Vec::new(), more: false };
-        };
-        let is_asked_for = filter.company.is_some() || filter.route.is_some();
-        let seqs = match filter.status {
-            _ if filter.correlation_id.is_some() => return Candidates::All,
-            Some(Status::Queued) => index.find_waiting(owner, DueFilter::Due, now.as_millis(), top, max),
-            Some(Status::Scheduled) => {
-                index.find_waiting(owner, DueFilter::NotDue, now.as_millis(), top, max)
-            }
-            None | Some(Status::Sent) if is_asked_for => index.owner_index.find_newest(owner, top, max),
-            _ => return Candidates::All,
-        };
-        Candidates::These { more: seqs.len() == max, seqs }
-    }
 }
 
-fn open_file(path: &Path) -> Result<Connection, OpenError> {
+pub fn open_file(path: &Path) -> Result<Connection, OpenError> {
     let schema = |error| OpenError::Schema { path: path.to_owned(), error };
     let file = Connection::open(path).map_err(|error| schema(error.into()))?;
     schema::prepare(&file).map_err(schema)?;
@@ -244,40 +188,43 @@ impl Drop for EmbeddedStore {
 #[async_trait]
 impl JobStore for EmbeddedStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
-        self.ask(|answer| Request::Enqueue(jobs, answer)).await
+        self.write(RequestKind::Enqueue, move |transaction| transaction.enqueue(jobs)).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
-        self.ask(|answer| Request::Claim(claim, answer)).await
+        self.write(RequestKind::Claim, move |transaction| transaction.claim(&claim)).await
     }
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
-        self.ask(|answer| Request::Extend(tokens, until, answer)).await
+        self.write(RequestKind::Extend, move |transaction| transaction.extend(&tokens, until)).await
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         let settlements =
             settlements.into_iter().map(PreparedSettlement::prepare).collect::<Result<_, _>>()?;
-        self.ask(|answer| Request::Settle(settlements, answer)).await
+        self.write(RequestKind::Settle, move |transaction| transaction.settle(settlements)).await
     }
 
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
-        self.ask(|answer| Request::Cancel(id.clone(), audit, answer)).await
+        let id = id.clone();
+        self.write(RequestKind::Other, move |transaction| transaction.cancel(&id, &audit)).await
     }
 
     async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
-        self.ask(|answer| Request::Redrive(Box::new(redrive), answer)).await
+        self.write(RequestKind::Other, move |transaction| transaction.redrive(redrive)).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
-        self.ask(|answer| Request::Discard(Box::new(discard), answer)).await
+        self.write(RequestKind::Other, move |transaction| transaction.discard(discard)).await
     }
 
     /// In pieces, so that others get their turn in between.
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
         let mut all = Pruned { more: true, ..Pruned::default() };
         for _ in 0..PRUNE_PIECES_MAX {
-            let piece = self.ask(|answer| Request::Prune(retention.clone(), now, answer)).await?;
+            let retention = retention.clone();
+            let prune = move |transaction: &mut WriteTransaction<'_>| transaction.prune(&retention, now);
+            let piece = self.write(RequestKind::Other, prune).await?;
             all.ended += piece.ended;
             all.dead_letters += piece.dead_letters;
             all.kv_entries += piece.kv_entries;
@@ -299,13 +246,12 @@ impl JobStore for EmbeddedStore {
     }
 
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
-        let seq = crate::apply::seq_of(token);
+        let seq = seq_of(token);
         let held = self.index.lock().leases.get(&seq).cloned();
-        let Some(held) = held.filter(|held| crate::apply::make_token(seq, held.fence) == token) else {
+        let Some(held) = held.filter(|held| make_token(seq, held.fence) == token) else {
             return Ok(None);
         };
-        let job =
-            self.readers.query(move |file| crate::inspect::job(file, seq, Timestamp::from_millis(0))).await?;
+        let job = self.readers.query(move |file| read_job(file, seq, Timestamp::from_millis(0))).await?;
         Ok(job.map(|view| Lease {
             token,
             attempt: held.attempt,
@@ -319,194 +265,12 @@ impl JobStore for EmbeddedStore {
     async fn close(&self) -> Result<(), StoreError> {
         // Before the writer: the last connection to close checkpoints the log, and a reader could not.
         self.readers.close();
-        let closed = self.ask(Request::Close).await;
+        let closed = self.write(RequestKind::Close, |_| Ok::<_, ChangeError>(())).await;
         let writer = self.writer.lock().take();
         if let Some(writer) = writer {
             // The writer has answered, so it is past its last transaction.
             let _ = tokio::task::spawn_blocking(move || writer.join()).await;
         }
         closed
-    }
-}
-
-#[async_trait]
-impl Inspect for EmbeddedStore {
-    fn durability(&self) -> Durability {
-        Durability::Fsync
-    }
-
-    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
-        let Some(seq) = self.row_of(id) else { return Ok(None) };
-        self.readers.query(move |file| crate::inspect::job(file, seq, now)).await
-    }
-
-    async fn jobs(
-        &self,
-        filter: JobFilter,
-        page: PageRequest,
-        now: Timestamp,
-    ) -> Result<Page<JobView>, StoreError> {
-        let among = self.find_candidates(&filter, page, now);
-        self.readers.query(move |file| crate::inspect::jobs(file, &filter, &among, page, now)).await
-    }
-
-    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
-        let Some(seq) = self.row_of(id) else { return Ok(Vec::new()) };
-        self.readers.query(move |file| crate::inspect::audit(file, seq)).await
-    }
-
-    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
-        let Some(seq) = self.row_of(id) else { return Ok(None) };
-        self.readers.query(move |file| crate::inspect::dead_letter(file, seq)).await
-    }
-
-    async fn dead_letters(
-        &self,
-        filter: DeadLetterFilter,
-        page: PageRequest,
-    ) -> Result<Page<DeadLetter>, StoreError> {
-        self.readers.query(move |file| crate::inspect::dead_letters(file, &filter, page)).await
-    }
-
-    async fn dead_letter_groups(
-        &self,
-        by: GroupBy,
-        filter: DeadLetterFilter,
-    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        self.readers.query(move |file| crate::inspect::dead_letter_groups(file, by, &filter)).await
-    }
-
-    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        self.readers.query(move |file| crate::inspect::oldest_dead_letters(file, limit)).await
-    }
-
-    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
-        let mut index = self.index.lock();
-        let (delayed, ready) = index.waiting_counts(now.as_millis());
-        Ok(Counts {
-            delayed,
-            ready,
-            leased: index.leases.len() as u64,
-            dead_letters: index.dead_count,
-            ended: index.ended.len() as u64,
-            waiting_by_route: index.waiting_by_route(),
-        })
-    }
-
-    async fn oldest_due(
-        &self,
-        left_out: &LeftOut,
-        now: Timestamp,
-    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
-        Ok(self.index.lock().oldest_due(left_out, now.as_millis()))
-    }
-
-    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
-        Ok(self.index.lock().tenants(&filter, now.as_millis()))
-    }
-
-    async fn report(&self) -> Result<StoreReport, StoreError> {
-        if self.requests.is_closed() {
-            return Err(self.failed());
-        }
-        if let Some(why) = self.place.find_missing() {
-            return Err(StoreError::Broken(why));
-        }
-        let (used_bytes, max_bytes, refusing) = {
-            let mut space = self.space.lock();
-            (space.held_bytes(), space.max_bytes(), space.refusal().map(str::to_owned))
-        };
-        Ok(StoreReport {
-            kind: "embedded",
-            durability: self.durability(),
-            size_bytes: disk::used_bytes(&self.dir),
-            used_bytes,
-            free_bytes: disk::free_bytes(&self.dir),
-            max_bytes,
-            refusing,
-            unanswered: None,
-        })
-    }
-}
-
-#[async_trait]
-impl KeyValue for EmbeddedStore {
-    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
-        self.ask(|answer| Request::KvWrite(writes, now, answer)).await
-    }
-
-    async fn kv_get(
-        &self,
-        namespace: Namespace,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<KvEntry>, StoreError> {
-        let key: Box<str> = key.into();
-        self.readers.query(move |file| crate::key_value::read_entry(file, namespace, &key, now)).await
-    }
-
-    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
-        self.readers.query(move |file| crate::key_value::list_entries(file, namespace, now)).await
-    }
-}
-
-#[async_trait]
-impl AuditLog for EmbeddedStore {
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        self.ask(|answer| Request::Record(events, answer)).await
-    }
-
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        self.ask(|answer| Request::TrimAudit(trim, answer)).await
-    }
-
-    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        let found = self.readers.query(move |file| crate::audit_log::read_span(file, span, limit)).await?;
-        if !found.is_empty() {
-            // What a reader sees is committed, and may not have been forced to disk yet. A power cut could take it
-            // back and give its number to another record: the archiver must get it only when it is durable.
-            self.record(Vec::new()).await?;
-        }
-        Ok(found)
-    }
-}
-
-#[async_trait]
-impl Transfer for EmbeddedStore {
-    /// In pieces, so that others get their turn in between; the log is truncated once, when all are gone.
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        let (mut gone, mut rest) = (0, &ids[..]);
-        while !rest.is_empty() {
-            let some = rest[..rest.len().min(FORGET_JOBS_MAX)].to_vec();
-            let forgotten = self.ask(|answer| Request::Forget(some, answer)).await?;
-            gone += forgotten.jobs;
-            rest = &rest[forgotten.ids..];
-        }
-        self.truncate_log_after_forget().await?;
-        Ok(gone)
-    }
-
-    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
-        self.ask(|answer| Request::Adopt(transfers, answer)).await
-    }
-
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        self.ask(|answer| Request::RaiseFence(fence, answer)).await
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        self.ask(|answer| Request::WriteFenced(fence, write, answer)).await
-    }
-
-    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        self.readers.query(move |file| crate::transfer::list_snapshots(file, after, limit)).await
-    }
-
-    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
-        let Some(seq) = self.row_of(id) else { return Ok(None) };
-        let page =
-            self.readers.query(move |file| crate::transfer::list_snapshots(file, Some(seq - 1), 1)).await?;
-        // Its row may have been forgotten in between, and the next one is another job's.
-        Ok(page.items.into_iter().find(|transfer| transfer.job.id == *id))
     }
 }

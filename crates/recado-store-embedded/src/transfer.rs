@@ -1,36 +1,61 @@
 //! Snapshots of jobs, made and taken in: for another store, or back from an archive.
 
-use recado_core::{AuditEvent, BodyHash, DeadLetter, DeadLetterState, Payload, Status, Timestamp};
-use recado_store::{Adopted, JobSnapshot, Page, SnapshotState};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use recado_core::{
+    AuditEvent, BodyHash, DeadLetter, DeadLetterState, JobId, Lease, Payload, Status, Timestamp,
+};
+use recado_store::{Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState, StoreError, Transfer};
+use rusqlite::{Connection, Row, params};
+use tokio::sync::oneshot;
 
 use crate::apply::WriteTransaction;
-use crate::audit_log;
-use crate::index::{JobLocation, WaitingJob};
-use crate::inspect;
-use crate::rows::{self, JOB_COLUMN_COUNT, JOB_COLUMNS};
+use crate::audit_log::{ARCHIVED, read_job_records};
+use crate::index::{IdHash, JobLocation, WaitingJob};
+use crate::inspect::{read_audit, read_dead_letter, unavailable};
+use crate::request::{ChangeError, RequestKind};
+use crate::rows::{self, JOB_COLUMN_COUNT, JOB_COLUMNS, Result};
+use crate::schema::FILE_NAME;
+use crate::store::{EmbeddedStore, open_file};
 
-type Result<T> = rusqlite::Result<T>;
+/// Jobs that one piece of a forget is told of. It may do fewer.
+const FORGET_JOBS_MAX: usize = 64;
+
+/// Tries to truncate the log after something was forgotten, and the time between two.
+const TRUNCATE_TRIES_MAX: usize = 100;
+const TRUNCATE_TRY_EVERY: Duration = Duration::from_millis(50);
 
 impl WriteTransaction<'_> {
-    pub fn adopt(&mut self, snapshots: &[JobSnapshot]) -> Result<Vec<Adopted>> {
-        snapshots.iter().map(|snapshot| self.adopt_one(snapshot)).collect()
+    pub fn adopt(&mut self, snapshots: &[JobSnapshot]) -> Result<Vec<Adopted>, ChangeError> {
+        self.require_space(snapshots.iter().map(|snapshot| &snapshot.job.id))?;
+        snapshots.iter().map(|snapshot| Ok(self.adopt_one(snapshot)?)).collect()
     }
 
     fn adopt_one(&mut self, snapshot: &JobSnapshot) -> Result<Adopted> {
         let id = self.index.digest(snapshot.job.id.as_str());
-        let mut replaced = None;
+        let mut replaced: Option<Box<str>> = None;
         if let Some(place) = self.index.find(id) {
             let given_up = self.find_discarded(place)?.filter(|_| snapshot.state == SnapshotState::Dead);
             let Some((ended_at, seq)) = given_up else { return Ok(Adopted::Known) };
-            replaced = self
-                .file
-                .prepare_cached("DELETE FROM jobs WHERE seq = ?1 RETURNING records")?
-                .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))?;
-            self.index.forget_row(id);
-            self.index.owner_index.remove(seq);
-            self.index.ended.remove(&(ended_at, seq));
+            replaced =
+                rows::find(self.file, "DELETE FROM jobs WHERE seq = ?1 RETURNING records", seq)?.flatten();
+            self.index.forget_ended(id, seq, ended_at);
         }
+        let seq = self.insert_snapshot(id, snapshot)?;
+        let known = replaced.map_or(Ok(Vec::new()), |records| self.adopt_records(&records, seq))?;
+        for (nth, event) in snapshot.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
+            let mut record = rows::json(event)?;
+            if nth < snapshot.archived {
+                record = record.replacen('{', ARCHIVED, 1);
+            }
+            self.write_record(Some(seq), &record)?;
+        }
+        Ok(Adopted::Done)
+    }
+
+    /// Writes a job that is not known, without its trail, and returns the number of its row.
+    pub fn insert_snapshot(&mut self, id: IdHash, snapshot: &JobSnapshot) -> Result<u64> {
         let seq = self.index.next_seq;
         self.write_job(seq, snapshot)?;
         if let Some(entry) = &snapshot.dead_letter {
@@ -39,79 +64,59 @@ impl WriteTransaction<'_> {
         let job = &snapshot.job;
         let company = self.index.company_key(job.company.as_str());
         let lane = self.index.lane_key(job.route.as_str());
-        match &snapshot.state {
-            SnapshotState::Waiting => {
-                let entry = WaitingJob {
-                    id,
-                    seq,
-                    due: job.due_at.as_millis(),
-                    expires: job.expires_at.as_millis(),
-                    company,
-                    lane,
-                    priority: job.priority.level(),
-                };
-                self.index.insert(entry);
-                self.wake_route(job.route.clone());
-            }
-            SnapshotState::Dead => self.index.remember_row(id, seq),
-            SnapshotState::Ended { at, .. } => {
-                self.index.remember_row(id, seq);
-                self.index.ended.insert((at.as_millis(), seq));
-            }
+        if snapshot.state == SnapshotState::Waiting {
+            self.index.insert(WaitingJob {
+                id,
+                seq,
+                due: job.due_at.as_millis(),
+                expires: job.expires_at.as_millis(),
+                company,
+                lane,
+                priority: job.priority.level(),
+            });
+            self.wake_route(job.route.clone());
+            return Ok(seq);
         }
+        self.index.remember_row(id, seq);
         self.index.owner_index.insert(seq, company, lane);
-        let known = replaced.map_or(Ok(Vec::new()), |records| self.adopt_records(&records, seq))?;
-        for (nth, event) in snapshot.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
-            match nth < snapshot.archived {
-                true => self.write_archived(seq, event)?,
-                false => self.write_audit(Some(seq), event)?,
-            }
+        if let SnapshotState::Ended { at, .. } = &snapshot.state {
+            self.index.ended.insert((at.as_millis(), seq));
         }
-        Ok(Adopted::Done)
+        Ok(seq)
     }
 
     /// The trail of a job that came back is its own from now on: what is on it.
     fn adopt_records(&self, records: &str, seq: u64) -> Result<Vec<AuditEvent>> {
-        self.file
-            .prepare_cached("UPDATE jobs SET records = ?1 WHERE seq = ?2")?
-            .execute(params![records, seq])?;
-        audit_log::read_job_records(self.file, records)
+        self.execute("UPDATE jobs SET records = ?1 WHERE seq = ?2", params![records, seq])?;
+        read_job_records(self.file, records)
     }
 
     /// The time when a job was discarded, and its row, if it was.
     fn find_discarded(&self, place: JobLocation) -> Result<Option<(i64, u64)>> {
         let JobLocation::Row(seq) = place else { return Ok(None) };
-        self.file
-            .prepare_cached("SELECT endedAt FROM jobs WHERE seq = ?1 AND status = 'discarded'")?
-            .query_row([seq], |row| row.get(0))
-            .optional()
-            .map(|ended_at| ended_at.map(|at| (at, seq)))
+        let discarded = "SELECT endedAt FROM jobs WHERE seq = ?1 AND status = 'discarded'";
+        Ok(rows::find(self.file, discarded, seq)?.map(|ended_at| (ended_at, seq)))
     }
 
     fn write_job(&self, seq: u64, snapshot: &JobSnapshot) -> Result<()> {
         let JobSnapshot { job, body_hash, state, dead_letter, .. } = snapshot;
-        let (status, ended_at, answer) = match state {
-            SnapshotState::Waiting => ("waiting", None, None),
-            SnapshotState::Dead => (Status::Failed.as_str(), None, None),
+        let (status, ended_at, answer, data) = match state {
+            SnapshotState::Waiting => ("waiting", None, None, Some(&job.data)),
+            SnapshotState::Dead => {
+                let corrected = dead_letter.as_ref().and_then(|entry| entry.corrected_data.as_ref());
+                (Status::Failed.as_str(), None, None, corrected)
+            }
             SnapshotState::Ended { status, at, answer } => {
-                (status.as_str(), Some(at.as_millis()), answer.as_ref())
+                (status.as_str(), Some(at.as_millis()), answer.as_ref(), None)
             }
         };
         let attempts = (!job.attempts.is_empty()).then(|| rows::json(&job.attempts)).transpose()?;
-        let data = match state {
-            SnapshotState::Waiting => Some(&job.data),
-            SnapshotState::Dead => dead_letter.as_ref().and_then(|entry| entry.corrected_data.as_ref()),
-            SnapshotState::Ended { .. } => None,
-        };
-        self.file
-            .prepare_cached(
-                "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
-                 endedAt, attemptsStarted, attemptsSpent, crashes, deferrals, replays, bodyHash, userId, \
-                 correlationId, attempts, answer, data, traceparent, checksum) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-                 ?22, ?23)",
-            )?
-            .execute(params![
+        self.execute(
+            "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, \
+             expiresAt, endedAt, attemptsStarted, attemptsSpent, crashes, deferrals, replays, bodyHash, \
+             userId, correlationId, attempts, answer, data, traceparent, checksum) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            params![
                 seq,
                 job.id.as_str(),
                 job.route.as_str(),
@@ -135,21 +140,20 @@ impl WriteTransaction<'_> {
                 data.map(Payload::as_str),
                 job.traceparent.map(|parent| parent.to_string()),
                 &snapshot.checksum().to_bytes()[..],
-            ])?;
+            ],
+        )?;
         Ok(())
     }
 
     /// Puts an entry in the queue, at its place or as the newest.
     pub fn write_dead_letter(&mut self, seq: u64, entry: &DeadLetter, place: Option<u64>) -> Result<()> {
-        self.file
-            .prepare_cached(
-                "INSERT INTO dlq (seq, jobId, outboxId, companyId, route, originalData, failedAttempts, lastFailureReason, \
-                 lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, expiresAt, userId, correlationId, \
-                 errorClassification, stackTrace, attempts, fingerprint, cause, state, entry) \
-                 VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-                 ?22)",
-            )?
-            .execute(params![
+        self.execute(
+            "INSERT INTO dlq (seq, jobId, outboxId, companyId, route, originalData, failedAttempts, \
+             lastFailureReason, lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, \
+             expiresAt, userId, correlationId, errorClassification, stackTrace, attempts, fingerprint, \
+             cause, state, entry) \
+             VALUES (?, ?2, ?2, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            params![
                 seq,
                 entry.job_id.as_str(),
                 entry.company.as_str(),
@@ -175,13 +179,14 @@ impl WriteTransaction<'_> {
                     DeadLetterState::Replaying => "replaying",
                 },
                 place,
-            ])?;
+            ],
+        )?;
         self.index.dead_count += 1;
         Ok(())
     }
 }
 
-pub fn list_snapshots(file: &Connection, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>> {
+fn list_snapshots(file: &Connection, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>> {
     let mut select = file.prepare_cached(&format!(
         "SELECT {JOB_COLUMNS}, jobs.bodyHash, jobs.status, jobs.endedAt, jobs.answer, jobs.seq FROM jobs \
          WHERE jobs.seq > ?1 ORDER BY jobs.seq LIMIT ?2"
@@ -192,8 +197,8 @@ pub fn list_snapshots(file: &Connection, after: Option<u64>, limit: usize) -> Re
     let more = found.len() > limit;
     found.truncate(limit);
     for (seq, snapshot) in &mut found {
-        snapshot.dead_letter = inspect::dead_letter(file, *seq)?;
-        snapshot.audit = inspect::audit(file, *seq)?;
+        snapshot.dead_letter = read_dead_letter(file, *seq)?;
+        snapshot.audit = read_audit(file, *seq)?;
     }
     let next = found.last().map(|(seq, _)| *seq).filter(|_| more);
     Ok(Page { items: found.into_iter().map(|(_, snapshot)| snapshot).collect(), next })
@@ -220,4 +225,72 @@ fn read_snapshot(row: &Row<'_>) -> Result<(u64, JobSnapshot)> {
         archived: 0,
     };
     Ok((row.get(at + 4)?, snapshot))
+}
+
+#[async_trait]
+impl Transfer for EmbeddedStore {
+    /// In pieces, so that others get their turn in between; the log is truncated once, when all are gone.
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        let (mut gone, mut rest) = (0, &ids[..]);
+        while !rest.is_empty() {
+            let some = rest[..rest.len().min(FORGET_JOBS_MAX)].to_vec();
+            let forgotten =
+                self.write(RequestKind::Other, move |transaction| transaction.forget(&some)).await?;
+            gone += forgotten.jobs;
+            rest = &rest[forgotten.ids..];
+        }
+        self.truncate_log_after_forget().await?;
+        Ok(gone)
+    }
+
+    async fn adopt(&self, snapshots: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+        self.write(RequestKind::Other, move |transaction| transaction.adopt(&snapshots)).await
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        self.write(RequestKind::Other, move |transaction| transaction.raise_fence(fence)).await
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        self.write(RequestKind::Other, move |transaction| transaction.write_fenced(fence, write)).await
+    }
+
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        self.readers.query(move |file| list_snapshots(file, after, limit)).await
+    }
+
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+        let Some(seq) = self.row_of(id) else { return Ok(None) };
+        let page = self.readers.query(move |file| list_snapshots(file, Some(seq - 1), 1)).await?;
+        // Its row may have been forgotten in between, and the next one is another job's.
+        Ok(page.items.into_iter().find(|transfer| transfer.job.id == *id))
+    }
+}
+
+impl EmbeddedStore {
+    /// Truncates the log, which still has what was forgotten. Most of it is checkpointed beside the writer, and the
+    /// writer only does the rest. A reader may be in the way for a moment.
+    async fn truncate_log_after_forget(&self) -> Result<(), StoreError> {
+        for _ in 0..TRUNCATE_TRIES_MAX {
+            let path = self.dir.join(FILE_NAME);
+            let checkpoint = move || {
+                let file = open_file(&path).map_err(unavailable)?;
+                let checkpointed = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+                checkpointed.map_err(unavailable)
+            };
+            tokio::task::spawn_blocking(checkpoint).await.unwrap_or_else(|error| Err(unavailable(error)))?;
+            let (truncated, is_truncated) = oneshot::channel();
+            let request = move |transaction: &mut WriteTransaction<'_>| {
+                transaction.truncate_requests.push(truncated);
+                Ok::<_, ChangeError>(())
+            };
+            self.write(RequestKind::Other, request).await?;
+            if is_truncated.await.map_err(|_| self.failed())? {
+                return Ok(());
+            }
+            tokio::time::sleep(TRUNCATE_TRY_EVERY).await;
+        }
+        tracing::warn!("what was forgotten still stands in the log: the file is being read all the time");
+        Ok(())
+    }
 }

@@ -18,10 +18,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use recado_core::{Lease, Random};
-use recado_store::{FencedWrite, StoreError};
+use recado_core::Random;
+use recado_store::StoreError;
 use rusqlite::{Connection, ErrorCode};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::WriteTransaction;
 use crate::audit_log::Recorder;
@@ -29,7 +29,7 @@ use crate::disk::{DirLock, SpaceGuard};
 use crate::fsync_thread::{Commit, FailureReason, FsyncThread, SharedWatcher};
 use crate::index::Index;
 use crate::load::load_index;
-use crate::request::{Answer, Request};
+use crate::request::{ChangeError, Request, RequestKind};
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -72,7 +72,7 @@ pub struct Writer {
     pub failure_reason: FailureReason,
     pub checkpointer: Checkpointer,
     /// Requests to truncate the log, answered once the transaction has ended.
-    pub truncate_requests: Vec<Answer<bool>>,
+    pub truncate_requests: Vec<oneshot::Sender<bool>>,
     /// The number that was raised last under each name. In memory alone: all writers are in this process.
     pub fences: BTreeMap<&'static str, u64>,
     /// Let go when the writer has ended, and not before: until then it may still write.
@@ -86,18 +86,8 @@ pub struct Checkpointer {
     thread: JoinHandle<()>,
 }
 
-/// Moves what has queued up into the group.
-fn receive(group: &mut VecDeque<Request>, requests: &mut mpsc::Receiver<Request>) {
-    while group.len() < GROUP_REQUESTS_MAX
-        && let Ok(next) = requests.try_recv()
-    {
-        group.push_back(next);
-    }
-}
-
-/// Counts the waiting requests of a kind.
-fn count(group: &VecDeque<Request>, is_it: impl Fn(&Request) -> bool) -> usize {
-    group.iter().filter(|request| is_it(request)).count()
+fn count_closes(group: &VecDeque<Request>) -> usize {
+    group.iter().filter(|request| request.kind == RequestKind::Close).count()
 }
 
 impl Writer {
@@ -108,21 +98,24 @@ impl Writer {
                 let Some(first) = requests.blocking_recv() else { break };
                 group.push_back(first);
             }
-            receive(&mut group, &mut requests);
-            let is_close = |request: &Request| matches!(request, Request::Close(_));
-            let (waited, closes) = (group.len(), count(&group, is_close));
+            while group.len() < GROUP_REQUESTS_MAX
+                && let Ok(next) = requests.try_recv()
+            {
+                group.push_back(next);
+            }
+            let (waited, closes) = (group.len(), count_closes(&group));
             let began = Instant::now();
             let commit = self.transact(&mut group, began + TURN_MAX);
             let requests_count = (waited - group.len()) as u64;
-            let closing = count(&group, is_close) < closes;
+            let closing = count_closes(&group) < closes;
             if let Some(watcher) = self.watcher.get() {
                 watcher.on_commit(requests_count, began.elapsed());
             }
-            let broken = matches!(commit.outcome, Err(StoreError::Broken(_)));
-            if let Err(StoreError::Broken(why)) = &commit.outcome {
+            let broken = matches!(commit.failure, Some(StoreError::Broken(_)));
+            if let Some(StoreError::Broken(why)) = &commit.failure {
                 let _ = self.failure_reason.set(why.clone());
             }
-            if let Err(error) = &commit.outcome {
+            if let Some(error) = &commit.failure {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
             }
             let gone = self.fsync_thread.send(commit).is_err();
@@ -133,7 +126,9 @@ impl Writer {
                 true => self.checkpoint_when_large(),
                 false => {
                     let is_cut = self.truncate_log();
-                    self.truncate_requests.drain(..).for_each(|answer| drop(answer.send(Ok(is_cut))));
+                    for answer in self.truncate_requests.drain(..) {
+                        let _ = answer.send(is_cut);
+                    }
                 }
             }
         }
@@ -148,7 +143,7 @@ impl Writer {
     /// the next one.
     fn transact(&mut self, group: &mut VecDeque<Request>, deadline: Instant) -> Commit {
         let mut commit = Commit::default();
-        commit.outcome = self.try_transact(group, deadline, &mut commit);
+        commit.failure = self.try_transact(group, deadline, &mut commit).err();
         commit
     }
 
@@ -159,7 +154,7 @@ impl Writer {
         commit: &mut Commit,
     ) -> Result<(), StoreError> {
         if let Err(error) = self.run_statement("BEGIN IMMEDIATE") {
-            group.drain(..).for_each(|request| commit.replies.add_refusal(request));
+            commit.replies.extend(group.drain(..).map(|request| request.change));
             return Err(match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
                     "another program keeps the file locked; is a sqlite3 shell open?".to_owned(),
@@ -190,76 +185,36 @@ impl Writer {
         deadline: Instant,
         commit: &mut Commit,
     ) -> rusqlite::Result<()> {
-        let Commit { needs_fsync, routes_to_wake, replies, .. } = commit;
-        let mut index = self.index.lock();
-        let recorder = Recorder::new(&self.file);
+        let Writer { file, random, index, space, fences, truncate_requests, .. } = self;
+        let mut index = index.lock();
         let mut transaction = WriteTransaction {
-            file: &self.file,
+            file,
             index: &mut index,
-            recorder,
-            random: &self.random,
-            routes_to_wake,
+            recorder: Recorder::new(file),
+            random,
+            space,
+            fences,
+            truncate_requests,
+            routes_to_wake: &mut commit.routes_to_wake,
         };
         let mut failed = None;
         let mut is_first = true;
         while (is_first || failed.is_some() || Instant::now() < deadline)
-            && let Some(request) = group.pop_front()
+            && let Some(mut request) = group.pop_front()
         {
             is_first = false;
-            *needs_fsync |= !touches_leases_alone(&request);
-            if failed.is_some() {
-                replies.add_refusal(request);
-                continue;
+            commit.needs_fsync |= request.needs_fsync();
+            if failed.is_none() {
+                match request.apply(&mut transaction) {
+                    Ok(()) => {}
+                    Err(ChangeError::Failed(error)) => failed = Some(error),
+                    Err(ChangeError::Refused(error)) => {
+                        request.change.reply(Err(error));
+                        continue;
+                    }
+                }
             }
-            // Settles leave their records to be written together. Requests that may look for them find them.
-            if !matches!(request, Request::Settle(..) | Request::Claim(..) | Request::Enqueue(..))
-                && let Err(error) = transaction.recorder.flush()
-            {
-                failed = Some(error);
-                replies.add_refusal(request);
-                continue;
-            }
-            if let Some(error) = self.find_refusal(&request, &transaction) {
-                request.refuse(error);
-                continue;
-            }
-            let outcome = match request {
-                Request::Enqueue(jobs, answer) => replies.add(transaction.enqueue(jobs), answer),
-                Request::Claim(claim, answer) => replies.add(transaction.claim(&claim), answer),
-                Request::Extend(tokens, until, answer) => {
-                    replies.add(transaction.extend(&tokens, until), answer)
-                }
-                Request::Settle(settlements, answer) => replies.add(transaction.settle(settlements), answer),
-                Request::Cancel(id, audit, answer) => replies.add(transaction.cancel(&id, &audit), answer),
-                Request::Redrive(redrive, answer) => replies.add(transaction.redrive(*redrive), answer),
-                Request::Discard(discard, answer) => replies.add(transaction.discard(*discard), answer),
-                Request::Prune(retention, now, answer) => {
-                    replies.add(transaction.prune(&retention, now), answer)
-                }
-                Request::Forget(ids, answer) => replies.add(transaction.forget(&ids), answer),
-                Request::Adopt(snapshots, answer) => replies.add(transaction.adopt(&snapshots), answer),
-                Request::RaiseFence(fence, answer) => {
-                    let raised = self.fences.entry(fence.name).or_default();
-                    *raised = fence.number.max(*raised);
-                    let is_newest = *raised == fence.number;
-                    let _ = answer.send(if is_newest { Ok(()) } else { Err(StoreError::Fenced) });
-                    continue;
-                }
-                Request::WriteFenced(_, write, answer) => {
-                    replies.add(write_fenced(&mut transaction, write), answer)
-                }
-                Request::Record(events, answer) => replies.add(transaction.record(&events), answer),
-                Request::TrimAudit(trim, answer) => replies.add(transaction.trim_audit(trim), answer),
-                Request::KvWrite(writes, now, answer) => {
-                    replies.add(transaction.kv_write(writes, now), answer)
-                }
-                Request::TruncateLog(answer) => {
-                    self.truncate_requests.push(answer);
-                    Ok(())
-                }
-                Request::Close(answer) => replies.add(Ok(()), answer),
-            };
-            failed = outcome.err();
+            commit.replies.push(request.change);
         }
         let failed = failed.or_else(|| transaction.recorder.flush().err());
         drop(transaction);
@@ -268,23 +223,6 @@ impl Writer {
             Some(error) => Err(error),
             None => self.run_statement("COMMIT"),
         }
-    }
-
-    /// Returns the error of a request that is not carried out: another writer has raised its fence, or there is no space
-    /// for new jobs. A request that holds known jobs only needs no space.
-    fn find_refusal(&self, request: &Request, transaction: &WriteTransaction<'_>) -> Option<StoreError> {
-        let no_space = || lock_space(&self.space, &self.file).refusal().map(str::to_owned);
-        let (why, is_known) = match request {
-            Request::WriteFenced(fence, ..) if self.fences.get(fence.name) != Some(&fence.number) => {
-                return Some(StoreError::Fenced);
-            }
-            Request::Enqueue(jobs, _) => (no_space()?, transaction.knows_all(jobs.iter().map(|job| &job.id))),
-            Request::Adopt(snapshots, _) | Request::WriteFenced(_, FencedWrite::Adopt(snapshots), _) => {
-                (no_space()?, transaction.knows_all(snapshots.iter().map(|snapshot| &snapshot.job.id)))
-            }
-            _ => return None,
-        };
-        (!is_known).then_some(StoreError::Full(why))
     }
 
     /// Prepared once: there is one of these for every few jobs.
@@ -318,24 +256,13 @@ impl Writer {
     }
 }
 
-/// Carries out a write whose fence stands.
-fn write_fenced(transaction: &mut WriteTransaction<'_>, write: FencedWrite) -> rusqlite::Result<Vec<Lease>> {
-    match write {
-        FencedWrite::Claim(claim) => return Ok(transaction.claim(&claim)?.leases),
-        FencedWrite::Adopt(snapshots) => drop(transaction.adopt(&snapshots)?),
-        FencedWrite::Record(events) => transaction.record(&events)?,
-        FencedWrite::KvWrite(writes, now) => drop(transaction.kv_write(writes, now)?),
-    }
-    Ok(Vec::new())
-}
-
 /// Locks the guard and tells it the bytes that the store holds, when it is about to read the disk.
-fn lock_space<'r>(space: &'r Mutex<SpaceGuard>, file: &Connection) -> MutexGuard<'r, SpaceGuard> {
+pub fn lock_space<'r>(space: &'r Mutex<SpaceGuard>, file: &Connection) -> MutexGuard<'r, SpaceGuard> {
     let mut space = space.lock();
     if space.is_reading_due()
         && let Ok(bytes) = held_bytes(file)
     {
-        space.set_held_bytes(bytes);
+        space.held_bytes = bytes;
     }
     space
 }
@@ -343,10 +270,6 @@ fn lock_space<'r>(space: &'r Mutex<SpaceGuard>, file: &Connection) -> MutexGuard
 pub fn held_bytes(file: &Connection) -> rusqlite::Result<u64> {
     let pragma = |name| file.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
     Ok((pragma("page_count")? - pragma("freelist_count")?) * pragma("page_size")?)
-}
-
-fn touches_leases_alone(request: &Request) -> bool {
-    matches!(request, Request::Claim(..) | Request::Extend(..))
 }
 
 impl Checkpointer {
@@ -371,10 +294,8 @@ impl Checkpointer {
 
 #[cfg(test)]
 mod tests {
-    use recado_core::Timestamp;
-    use tokio::sync::oneshot;
-
     use super::*;
+    use crate::fsync_thread::FsyncLoop;
 
     fn writer_in(dir: &std::path::Path) -> Writer {
         let path = dir.join(crate::schema::FILE_NAME);
@@ -389,14 +310,8 @@ mod tests {
             index: Arc::new(Mutex::new(Index::new(&Random::from_seed(7)))),
             space: Arc::new(Mutex::new(SpaceGuard::new(dir, 0, None))),
             log: crate::disk::open_log(dir).unwrap(),
-            fsync_thread: FsyncThread::start(
-                crate::disk::open_log(dir).unwrap(),
-                None,
-                Arc::default(),
-                Arc::default(),
-                Arc::default(),
-            )
-            .unwrap(),
+            fsync_thread: FsyncThread::start(FsyncLoop::of_a_test(crate::disk::open_log(dir).unwrap()))
+                .unwrap(),
             failure_reason: Arc::default(),
             watcher: Arc::default(),
             checkpointer: Checkpointer::start(open()).unwrap(),
@@ -406,29 +321,29 @@ mod tests {
         }
     }
 
+    fn request(kind: RequestKind) -> Request {
+        Request::new(kind, |_| Ok::<_, ChangeError>(())).0
+    }
+
     #[test]
     fn only_a_commit_of_leases_alone_goes_without_an_fsync() {
+        use RequestKind::{Claim, Enqueue, Extend, Other, Settle};
         let dir = tempfile::tempdir().unwrap();
         let mut writer = writer_in(dir.path());
-        let extend = || Request::Extend(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
-        let record = || Request::Record(Vec::new(), oneshot::channel().0);
-        let settle = || Request::Settle(Vec::new(), oneshot::channel().0);
-        let kv_write = || Request::KvWrite(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
-        let enqueue = || Request::Enqueue(Vec::new(), oneshot::channel().0);
-        for (group, needs_fsync) in [
-            (vec![enqueue()], true),
-            (vec![extend()], false),
-            (vec![extend(), settle(), extend()], true),
-            (vec![extend(), extend()], false),
-            (vec![record()], true),
-            (vec![extend(), kv_write()], true),
+        for (kinds, needs_fsync) in [
+            (vec![Enqueue], true),
+            (vec![Extend], false),
+            (vec![Claim], false),
+            (vec![Extend, Settle, Extend], true),
+            (vec![Extend, Claim, Extend], false),
+            (vec![Other], true),
+            (vec![Extend, Other], true),
         ] {
-            let what = format!("{group:?}");
-            let mut group = VecDeque::from(group);
+            let mut group: VecDeque<_> = kinds.iter().copied().map(request).collect();
             let commit = writer.transact(&mut group, Instant::now() + Duration::from_secs(60));
-            assert!(group.is_empty(), "{what}");
-            assert!(commit.outcome.is_ok(), "{what}");
-            assert_eq!(commit.needs_fsync, needs_fsync, "{what}");
+            assert!(group.is_empty(), "{kinds:?}");
+            assert!(commit.failure.is_none(), "{kinds:?}");
+            assert_eq!(commit.needs_fsync, needs_fsync, "{kinds:?}");
         }
     }
 
@@ -436,13 +351,12 @@ mod tests {
     fn a_turn_that_has_lasted_long_enough_leaves_the_rest_to_the_next_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = writer_in(dir.path());
-        let extend = || Request::Extend(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
-        let record = || Request::Record(Vec::new(), oneshot::channel().0);
-        let mut group = VecDeque::from([extend(), record(), extend()]);
+        let kinds = [RequestKind::Extend, RequestKind::Other, RequestKind::Extend];
+        let mut group = VecDeque::from(kinds.map(request));
         for (left, needs_fsync) in [(2, false), (1, true), (0, false)] {
             let commit = writer.transact(&mut group, Instant::now());
-            assert!(commit.outcome.is_ok());
-            assert_eq!((group.len(), commit.needs_fsync, commit.replies.0.len()), (left, needs_fsync, 1));
+            assert!(commit.failure.is_none());
+            assert_eq!((group.len(), commit.needs_fsync, commit.replies.len()), (left, needs_fsync, 1));
         }
     }
 

@@ -1,14 +1,15 @@
 //! Tokens of leases, and workers' leases over a restart, when the clock was set.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use recado_core::{LeaseToken, Random, RouteName, Timestamp};
 use recado_store::prelude::*;
-use recado_store::{Claim, Pick, Turns};
+use recado_store::{Claim, Pick, Turns, Watcher};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
-use crate::given::{DAY, Directory, HOUR, T0, accepted, job, open, options};
+use crate::given::{DAY, Directory, HOUR, T0, accepted, deliver, job, open, options, settle};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -69,4 +70,36 @@ async fn a_clock_that_was_set_forward_before_a_restart_ends_no_workers_lease() {
     let opened_at = T0.plus(DAY);
     assert_eq!(end_after_a_restart(MINUTE, opened_at).await, opened_at.plus(MINUTE));
     assert_eq!(end_after_a_restart(HOUR, opened_at).await, opened_at.plus(MINUTE * 5), "and not for long");
+}
+
+#[derive(Debug, Default)]
+struct FsyncCount(AtomicU64);
+
+impl Watcher for FsyncCount {
+    fn on_commit(&self, _: u64, _: Duration) {}
+
+    fn on_fsync(&self, _: Duration) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn claims_and_heartbeats_are_not_forced_to_disk_and_all_else_is() {
+    let home = Directory::in_memory();
+    let store = home.store();
+    let count = Arc::new(FsyncCount::default());
+    store.watch(count.clone());
+    let fsyncs = || count.0.swap(0, Ordering::SeqCst);
+    assert!(accepted(&store.enqueue(vec![job("a")]).await));
+    assert_eq!(fsyncs(), 1, "enqueue");
+    let lease = crate::given::claim(&store, 1, T0).await.remove(0);
+    assert_eq!(fsyncs(), 0, "claim");
+    store.extend(vec![lease.token], T0.plus(DAY)).await.unwrap();
+    assert_eq!(fsyncs(), 0, "extend");
+    settle(&store, &lease, deliver(&lease)).await.unwrap();
+    assert_eq!(fsyncs(), 1, "settle");
+    store.record(Vec::new()).await.unwrap();
+    assert_eq!(fsyncs(), 1, "record");
+    store.kv_write(Vec::new(), T0).await.unwrap();
+    assert_eq!(fsyncs(), 1, "kv_write");
 }
