@@ -133,6 +133,8 @@ impl Body for TenantChange {
     const WRITE: &'static [(&'static str, &'static str)] =
         &[("weight", "1 to 100"), ("maxPerMinute", "1 or more, or null for no bound")];
 
+    const NULL_TAKES_AWAY: bool = true;
+
     fn check(&self, faults: &mut Faults) {
         faults.check_range("weight", self.weight, 1..=WEIGHT_MAX, format!("write 1 to {WEIGHT_MAX}"));
         let max = self.max_per_minute.flatten();

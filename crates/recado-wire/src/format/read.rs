@@ -47,6 +47,9 @@ pub trait Body: DeserializeOwned {
     /// What to write in a field, where its type does not say enough.
     const WRITE: &'static [(&'static str, &'static str)] = &[];
 
+    /// One of its fields tells `null` from absence.
+    const NULL_TAKES_AWAY: bool = false;
+
     /// Notes what no type can say: bounds, blanks, fields that exclude each other.
     fn check(&self, _faults: &mut Faults) {}
 }
@@ -84,7 +87,7 @@ pub fn by_field<T: Body>(json: &str) -> Result<Read<T>, NotJson> {
     } else {
         let _: &RawValue = serde_json::from_str(json)?;
     }
-    let hints = FieldHints { write: T::WRITE, ..FieldHints::default() };
+    let hints = FieldHints { write: T::WRITE, reads_absent: !T::NULL_TAKES_AWAY, ..FieldHints::default() };
     let whole = Written::Json(json.trim_ascii());
     let mut read = read_request(whole, hints, Faults::default(), |body| body.read::<T>())
         .map_err(|refusal| NotJson(refusal.to_string()))?;

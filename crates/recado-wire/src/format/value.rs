@@ -30,9 +30,6 @@ pub enum Refusal {
     /// The struct lacks this field, and its type has no default.
     #[error("{0} is missing")]
     NoField(&'static str),
-    /// The same, with the pointer to the field.
-    #[error("{0} is missing")]
-    NoFieldAt(String),
 }
 
 impl serde::de::Error for Refusal {
@@ -52,6 +49,8 @@ pub struct FieldHints {
     pub write: &'static [(&'static str, &'static str)],
     /// Least, most and unit of a whole number in a query.
     pub ranges: &'static [(&'static str, u64, u64, &'static str)],
+    /// Absent fields are read from the start: to its types, absence and `null` are the same.
+    pub reads_absent: bool,
 }
 
 /// One request that is being read.
@@ -59,8 +58,8 @@ pub struct FieldHints {
 struct RequestReading {
     faults: RefCell<Faults>,
     hints: FieldHints,
-    /// Pointers to the required fields that are known to be missing.
-    missing: Vec<String>,
+    /// Absent fields are read, too, so that the types of required ones refuse that in their own words.
+    reads_absent: bool,
 }
 
 /// The source of a value.
@@ -91,13 +90,11 @@ pub(super) fn read_request<T>(
     faults: Faults,
     read: impl Fn(RequestValue<'_, '_>) -> Result<T, Refusal>,
 ) -> Result<Read<T>, Refusal> {
-    let mut reading = RequestReading { faults: RefCell::new(faults), hints, missing: Vec::new() };
+    let mut reading =
+        RequestReading { faults: RefCell::new(faults), hints, reads_absent: hints.reads_absent };
     loop {
         match read(RequestValue { written, pointer: String::new(), reading: &reading }) {
-            // Its type is known once it is read: the next round has it refuse the absence in its own words.
-            Err(Refusal::NoFieldAt(pointer)) if !reading.missing.contains(&pointer) => {
-                reading.missing.push(pointer);
-            }
+            Err(Refusal::NoField(_)) if !reading.reads_absent => reading.reads_absent = true,
             result => return result.map(|value| Read { value, faults: reading.faults.into_inner() }),
         }
     }
@@ -242,7 +239,9 @@ impl<'de> Deserializer<'de> for RequestValue<'de, '_> {
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         match self.written {
             Written::Json("true") => visitor.visit_bool(true),
-            Written::Json("false" | "null") | Written::StandIn => visitor.visit_bool(false),
+            Written::Json("false" | "null") | Written::Missing | Written::StandIn => {
+                visitor.visit_bool(false)
+            }
             _ => Err(self.refuse("true or false")),
         }
     }
@@ -288,18 +287,12 @@ impl<'de> Deserializer<'de> for RequestValue<'de, '_> {
         visitor: V,
     ) -> Result<V::Value, Refusal> {
         let members = self.members(fields)?;
+        let absent = self.reading.reads_absent.then_some(Written::Missing);
         let part = |name: &&'static str| {
-            let field = self.part(name, Written::Missing);
-            match members.iter().find(|(member, _)| member == name) {
-                Some((_, written)) => Some((*name, RequestValue { written: *written, ..field })),
-                None => self.reading.missing.contains(&field.pointer).then_some((*name, field)),
-            }
+            let given = members.iter().find(|(member, _)| member == name).map(|(_, written)| *written);
+            Some((*name, self.part(name, given.or(absent)?)))
         };
-        let parts = RequestParts { rest: fields.iter().filter_map(part), value: None };
-        visitor.visit_map(parts).map_err(|refusal| match refusal {
-            Refusal::NoField(name) => Refusal::NoFieldAt(format!("{}/{name}", self.pointer)),
-            refusal => refusal,
-        })
+        visitor.visit_map(RequestParts { rest: fields.iter().filter_map(part), value: None })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
