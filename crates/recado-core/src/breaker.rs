@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::named_enum::named_enum;
 use crate::values::time::Timestamp;
 
 /// Configuration of a provider's breaker.
@@ -50,22 +51,13 @@ impl BreakerTerms {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum BreakerState {
-    #[default]
-    Closed,
-    Open,
-    HalfOpen,
-}
-
-impl BreakerState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BreakerState::Closed => "CLOSED",
-            BreakerState::Open => "OPEN",
-            BreakerState::HalfOpen => "HALF_OPEN",
-        }
+named_enum! {
+    #[derive(Default)]
+    pub enum BreakerState {
+        #[default]
+        Closed = "CLOSED",
+        Open = "OPEN",
+        HalfOpen = "HALF_OPEN",
     }
 }
 

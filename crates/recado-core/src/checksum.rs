@@ -6,33 +6,22 @@
 use std::fmt;
 use std::hash::Hasher;
 
-use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use crate::dead_letter::DeadLetter;
 use crate::job::{Job, NewJob};
+use crate::named_enum::named_enum;
 use crate::values::payload::Payload;
 
-/// The part of a stored job that no longer matches its checksum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Damage {
-    /// Its ids, its company or its route: no correction can repair that.
-    Identity,
-    /// The data that would be sent.
-    Data,
-    /// The data that was accepted, where corrected data would be sent.
-    OriginalData,
-}
-
-impl Damage {
-    /// The name that archives and the API use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Damage::Identity => "identity",
-            Damage::Data => "data",
-            Damage::OriginalData => "originalData",
-        }
+named_enum! {
+    /// The part of a stored job that no longer matches its checksum.
+    pub enum Damage {
+        /// Its ids, its company or its route: no correction can repair that.
+        Identity = "identity",
+        /// The data that would be sent.
+        Data = "data",
+        /// The data that was accepted, where corrected data would be sent.
+        OriginalData = "originalData",
     }
 }
 

@@ -9,54 +9,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use regex::Regex;
-use serde::{Deserialize, Serialize};
 
 use crate::engine_code::EngineCode;
+use crate::named_enum::named_enum;
 use crate::outcome::{Fault, FaultKind, NetworkKind, Outcome};
 use crate::rules::RuleSet;
 use crate::values::payload::Payload;
 use crate::values::reason::Reason;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Class {
-    Transient,
-    Permanent,
-    RateLimit,
-    Unknown,
+named_enum! {
+    pub enum Class {
+        Transient = "TRANSIENT",
+        Permanent = "PERMANENT",
+        RateLimit = "RATE_LIMIT",
+        Unknown = "UNKNOWN",
+    }
 }
 
 impl Class {
     pub fn is_retryable(self) -> bool {
         self != Class::Permanent
     }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Class::Transient => "TRANSIENT",
-            Class::Permanent => "PERMANENT",
-            Class::RateLimit => "RATE_LIMIT",
-            Class::Unknown => "UNKNOWN",
-        }
-    }
 }
 
-/// The party at fault. Only the provider's own failures count towards its breaker.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Blame {
-    Message,
-    Credential,
-    Provider,
-}
-
-impl Blame {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Blame::Message => "message",
-            Blame::Credential => "credential",
-            Blame::Provider => "provider",
-        }
+named_enum! {
+    /// The party at fault. Only the provider's own failures count towards its breaker.
+    pub enum Blame {
+        Message = "message",
+        Credential = "credential",
+        Provider = "provider",
     }
 }
 

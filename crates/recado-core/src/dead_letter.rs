@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::checksum::Checksum;
 use crate::classify::Class;
 use crate::job::{Attempt, Job, remember};
+use crate::named_enum::named_enum;
 use crate::transition::Burial;
 use crate::values::name::{CompanyId, JobId, RouteName};
 use crate::values::payload::Payload;
@@ -19,46 +18,27 @@ pub const DEAD_LETTER_TTL_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 
 /// Shortest time that an entry is kept after its replay was cancelled.
 pub const RECALLED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Cause {
-    /// Every attempt the policy allows was spent.
-    Exhausted,
-    /// A permanent failure.
-    Permanent,
-    /// The next try would have come after the job's time.
-    Expired,
-    /// The payload cannot be turned into a request.
-    InvalidPayload,
-    /// The route's fallback gave it up.
-    Fallback,
-}
-
-impl Cause {
-    pub const ALL: [Cause; 5] =
-        [Cause::Exhausted, Cause::Permanent, Cause::Expired, Cause::InvalidPayload, Cause::Fallback];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Cause::Exhausted => "EXHAUSTED",
-            Cause::Permanent => "PERMANENT",
-            Cause::Expired => "EXPIRED",
-            Cause::InvalidPayload => "INVALID_PAYLOAD",
-            Cause::Fallback => "FALLBACK",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Cause::ALL.into_iter().find(|cause| cause.as_str() == text)
+named_enum! {
+    pub enum Cause {
+        /// Every attempt the policy allows was spent.
+        Exhausted = "EXHAUSTED",
+        /// A permanent failure.
+        Permanent = "PERMANENT",
+        /// The next try would have come after the job's time.
+        Expired = "EXPIRED",
+        /// The payload cannot be turned into a request.
+        InvalidPayload = "INVALID_PAYLOAD",
+        /// The route's fallback gave it up.
+        Fallback = "FALLBACK",
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DeadLetterState {
-    Dead,
-    /// A person brought it back; it leaves when that succeeds.
-    Replaying,
+named_enum! {
+    pub enum DeadLetterState {
+        Dead = "dead",
+        /// A person brought it back; it leaves when that succeeds.
+        Replaying = "replaying",
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

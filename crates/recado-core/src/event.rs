@@ -11,55 +11,33 @@ use crate::audit::whole_minutes;
 use crate::classify::{Blame, Class};
 use crate::dead_letter::Cause;
 use crate::job::{Attempt, Job, Status};
+use crate::named_enum::named_enum;
 use crate::transition::{Burial, Transition};
 use crate::values::name::CompanyId;
 use crate::values::payload::digest_of;
 use crate::values::time::Timestamp;
 use crate::words::{replay_advice, uncertain_attempts};
 
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident = $name:literal),* $(,)?) => {
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-        pub enum EventKind {
-            $($(#[$doc])* #[serde(rename = $name)] $kind,)*
-        }
-
-        impl EventKind {
-            pub const ALL: &[EventKind] = &[$(EventKind::$kind,)*];
-
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(EventKind::$kind => $name,)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    JobSent = "JobSent",
-    /// A retry was scheduled (`SubmissionRetryScheduledEvent` for claims), on any route.
-    JobRetryScheduled = "JobRetryScheduled",
-    /// All retries are spent (`SubmissionRetryExhaustedEvent` for claims).
-    JobRetryExhausted = "JobRetryExhausted",
-    /// It is in the dead letter queue, whatever brought it there.
-    JobFailed = "JobFailed",
-    JobExpired = "JobExpired",
-    JobReplayed = "JobReplayed",
-    JobDiscarded = "JobDiscarded",
-    CircuitBreakerOpened = "CircuitBreakerOpened",
-    CircuitBreakerHalfOpen = "CircuitBreakerHalfOpen",
-    CircuitBreakerClosed = "CircuitBreakerClosed",
-    EndpointDisabled = "EndpointDisabled",
-    /// A provider no longer takes a company's credential.
-    TokenExpired = "token_expired",
-    AlertFired = "AlertFired",
-    AlertResolved = "AlertResolved",
-}
-
-impl EventKind {
-    pub fn parse(text: &str) -> Option<EventKind> {
-        EventKind::ALL.iter().copied().find(|kind| kind.as_str() == text)
+named_enum! {
+    pub enum EventKind {
+        JobSent = "JobSent",
+        /// A retry was scheduled (`SubmissionRetryScheduledEvent` for claims), on any route.
+        JobRetryScheduled = "JobRetryScheduled",
+        /// All retries are spent (`SubmissionRetryExhaustedEvent` for claims).
+        JobRetryExhausted = "JobRetryExhausted",
+        /// It is in the dead letter queue, whatever brought it there.
+        JobFailed = "JobFailed",
+        JobExpired = "JobExpired",
+        JobReplayed = "JobReplayed",
+        JobDiscarded = "JobDiscarded",
+        CircuitBreakerOpened = "CircuitBreakerOpened",
+        CircuitBreakerHalfOpen = "CircuitBreakerHalfOpen",
+        CircuitBreakerClosed = "CircuitBreakerClosed",
+        EndpointDisabled = "EndpointDisabled",
+        /// A provider no longer takes a company's credential.
+        TokenExpired = "token_expired",
+        AlertFired = "AlertFired",
+        AlertResolved = "AlertResolved",
     }
 }
 

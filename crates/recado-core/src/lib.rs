@@ -20,6 +20,7 @@ pub mod fairness;
 pub mod job;
 pub mod lease;
 pub mod limit;
+mod named_enum;
 pub mod outcome;
 pub mod policy;
 pub mod redact;

@@ -25,36 +25,23 @@ use std::sync::{Arc, OnceLock};
 use regex::Regex;
 
 use crate::classify::{Blame, Class, Classifier, Condition, Rule};
+use crate::named_enum::named_enum;
 
-/// A built-in rule set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RuleSet {
-    Smtp,
-    Ses,
-    Evolution,
-    Tiss,
-    Social,
-    OpenAi,
-    Http,
-    General,
+named_enum! {
+    /// A built-in rule set, by the name that `classifier = "…"` in the configuration takes.
+    pub enum RuleSet {
+        Smtp = "smtp",
+        Ses = "ses",
+        Evolution = "evolution",
+        Tiss = "tiss",
+        Social = "social",
+        OpenAi = "openai",
+        Http = "http",
+        General = "general",
+    }
 }
 
 impl RuleSet {
-    pub const ALL: [RuleSet; 8] = [
-        RuleSet::Smtp,
-        RuleSet::Ses,
-        RuleSet::Evolution,
-        RuleSet::Tiss,
-        RuleSet::Social,
-        RuleSet::OpenAi,
-        RuleSet::Http,
-        RuleSet::General,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        NAMES[self as usize]
-    }
-
     fn compile(self) -> Vec<Rule> {
         match self {
             RuleSet::Smtp => smtp::rules(),
@@ -69,18 +56,24 @@ impl RuleSet {
     }
 }
 
-/// Names of the built-in rule sets in the order of [`RuleSet::ALL`], as `classifier = "…"` in the configuration
-/// takes them.
-pub const NAMES: [&str; 8] = ["smtp", "ses", "evolution", "tiss", "social", "openai", "http", "general"];
+/// Names of the built-in rule sets, in the order of [`RuleSet::ALL`].
+pub const NAMES: [&str; RuleSet::ALL.len()] = {
+    let mut names = [""; RuleSet::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = RuleSet::ALL[at].as_str();
+        at += 1;
+    }
+    names
+};
 
-/// Each rule set by its place in [`NAMES`], compiled at its first use: a thousand routes share one.
+/// Each rule set, compiled at its first use: a thousand routes share one.
 static SETS: [OnceLock<Arc<Vec<Rule>>>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
 
 /// Returns the classifier with the built-in rule set of that name.
 pub fn named(name: &str) -> Option<Classifier> {
-    let at = NAMES.iter().position(|known| *known == name)?;
-    let set = RuleSet::ALL[at];
-    let rules = SETS[at].get_or_init(|| Arc::new(set.compile())).clone();
+    let set = RuleSet::parse(name)?;
+    let rules = SETS[set as usize].get_or_init(|| Arc::new(set.compile())).clone();
     Some(Classifier { set: Some(set), rules, ..Classifier::default() })
 }
 

@@ -93,7 +93,7 @@ fn an_event_never_holds_the_payload() {
 #[test]
 fn every_kind_is_found_by_its_name() {
     for kind in EventKind::ALL {
-        assert_eq!(EventKind::parse(kind.as_str()), Some(*kind));
+        assert_eq!(EventKind::parse(kind.as_str()), Some(kind));
     }
     assert_eq!(EventKind::parse("jobsent"), None);
 }

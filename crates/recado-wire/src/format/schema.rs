@@ -52,7 +52,7 @@ pub fn breaker_state() -> Object {
 }
 
 pub fn audit_step() -> Object {
-    words(AuditStep::ALL)
+    words(AuditStep::all())
 }
 
 pub fn audit_kind() -> Object {
