@@ -24,9 +24,9 @@ impl EventTally {
     /// Counts an event; returns words for one that deserves a line.
     pub fn hear(&mut self, event: &Event) -> Option<(Paint, String)> {
         let data = &event.data;
-        let provider = data.provider.as_deref().unwrap_or_default();
+        let provider = data.origin.provider.as_deref().unwrap_or_default();
         let company = event.company_id.as_ref().map(|company| company.as_str()).unwrap_or_default();
-        let reason = data.reason.as_deref().map(|reason| format!(": {}", clean(reason))).unwrap_or_default();
+        let reason = data.origin.reason.as_deref().map(|reason| format!(": {}", clean(reason))).unwrap_or_default();
         match event.kind {
             EventKind::JobSent => self.route(event).sent += 1,
             EventKind::JobRetryScheduled => self.route(event).retried += 1,
@@ -50,7 +50,7 @@ impl EventTally {
             }
             // Of breakers the lines above tell.
             EventKind::AlertFired | EventKind::AlertResolved
-                if data.alert.as_deref() == Some("breaker_open") => {}
+                if data.alert.name.as_deref() == Some("breaker_open") => {}
             EventKind::AlertFired => return Some((Paint::Bad, format!("alert{reason}"))),
             EventKind::AlertResolved => {
                 return Some((Paint::Good, reason.replacen(": Resolved", "alert over", 1)));
@@ -64,7 +64,7 @@ impl EventTally {
     }
 
     fn route(&mut self, event: &Event) -> &mut RouteResults {
-        self.routes.entry(event.data.route.as_deref().unwrap_or_default().to_owned()).or_default()
+        self.routes.entry(event.data.job.route.as_deref().unwrap_or_default().to_owned()).or_default()
     }
 
     /// In one line.

@@ -40,9 +40,9 @@ fn t20_an_exhausted_retry_tells_how_many_there_were_and_the_last_error() {
     let (transition, _) = after(job.clone(), judged("tiss", smtp("X", "TIMEOUT")), &attempts(6));
     let events = of_transition(&job, &transition, NOW);
     assert_eq!(kinds(&events), [EventKind::JobRetryExhausted, EventKind::JobFailed]);
-    assert_eq!(events[0].data.retry_count, Some(5));
-    assert_eq!(events[0].data.last_error.as_deref(), Some("TIMEOUT"));
-    assert_eq!(events[0].data.cause, Some(Cause::Exhausted));
+    assert_eq!(events[0].data.outcome.retry_count, Some(5));
+    assert_eq!(events[0].data.outcome.last_error.as_deref(), Some("TIMEOUT"));
+    assert_eq!(events[0].data.outcome.cause, Some(Cause::Exhausted));
 }
 
 #[test]
@@ -50,11 +50,11 @@ fn a_failed_job_that_may_have_arrived_says_so_to_whoever_would_replay_it() {
     let lost = Fault::network(NetworkKind::Dropped, "gone");
     let once = after(job(), judged("http", lost), &attempts(1)).0;
     let data = heard(&once).pop().unwrap().data;
-    assert_eq!(data.may_have_arrived, Some(1));
-    assert!(data.advice.as_deref().unwrap().contains("a replay may deliver it again"));
-    assert!(data.advice_pt.as_deref().unwrap().contains("reprocessar pode entregar de novo"));
+    assert_eq!(data.outcome.may_have_arrived, Some(1));
+    assert!(data.outcome.advice.as_deref().unwrap().contains("a replay may deliver it again"));
+    assert!(data.outcome.advice_pt.as_deref().unwrap().contains("reprocessar pode entregar de novo"));
     let refused = after(job(), judged("smtp", smtp("550", "no")), &attempts(3)).0;
-    assert_eq!(heard(&refused)[0].data.may_have_arrived, None);
+    assert_eq!(heard(&refused)[0].data.outcome.may_have_arrived, None);
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl PostSettle {
             let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
             // A channel is for people who look after Recado, not after the job.
             let mut told = last.clone();
-            told.data.last_error = Some(routes.redact(job, &burial.failure.reason).into());
+            told.data.outcome.last_error = Some(routes.redact(job, &burial.failure.reason).into());
             after.follow_ups.extend(notifier.notice(channel, &told, now));
         }
         if let Some(event) = after.foresee(attempts, route.map(|route| &**route), job, transition, now) {

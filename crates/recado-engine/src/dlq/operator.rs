@@ -1,7 +1,7 @@
 //! Acts of a person on one job: cancel, replay, discard. Each is on the audit trail with its actor.
 
 use recado_core::{
-    AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, Payload,
+    AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, EventOrigin, Job, JobId, Payload,
 };
 use recado_observe::{DeadLetterExit, Ending, Fact};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
@@ -43,11 +43,12 @@ impl DeadLetters {
 
     /// The events of an act.
     fn post_settle(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> PostSettle {
-        let data = EventData {
+        let origin = EventOrigin {
             actor: audit.actor.clone(),
             reason: audit.retry_reason.clone(),
-            ..EventData::default()
+            ..EventOrigin::default()
         };
+        let data = EventData { origin, ..EventData::default() };
         let event = Event::about(job, kind, audit.timestamp, data);
         PostSettle::of_act(&self.notifier, &self.routes, job, event, audit.timestamp)
     }

@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Failure, Job, Timestamp};
+use recado_core::{
+    AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, EventOrigin, EventOutcome, Failure, Job,
+    Timestamp,
+};
 use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -93,11 +96,14 @@ impl Accounts {
         };
         let data = EventData {
             status: Some(TOKEN_EXPIRED.into()),
-            provider: Some(provider.into()),
-            error_code: failure.code.clone(),
-            last_error: Some(words.into()),
-            rule: Some(failure.rule.clone()),
-            blame: Some(failure.blame),
+            outcome: EventOutcome {
+                error_code: failure.code.clone(),
+                last_error: Some(words.into()),
+                rule: Some(failure.rule.clone()),
+                blame: Some(failure.blame),
+                ..EventOutcome::default()
+            },
+            origin: EventOrigin { provider: Some(provider.into()), ..EventOrigin::default() },
             ..EventData::default()
         };
         Some((account, Event::about(job, EventKind::TokenExpired, now, data)))

@@ -152,7 +152,7 @@ async fn g1_past_the_bound_the_oldest_are_in_the_archive_and_somebody_hears_of_i
             break event;
         }
     };
-    assert_eq!(alert.data.alert.as_deref(), Some("dlq_overflow"));
+    assert_eq!(alert.data.alert.name.as_deref(), Some("dlq_overflow"));
 
     bury(&given, &engine, &["e"]).await;
     until_dead(&given, 3).await;
@@ -175,7 +175,7 @@ async fn while_the_archive_cannot_be_written_nothing_is_removed() {
     assert_eq!(dead_count(&given).await, 3);
     let mut told = Vec::new();
     while let Ok(event) = heard.told.try_recv() {
-        told.extend((event.kind == EventKind::AlertFired).then(|| event.data.reason.clone()).flatten());
+        told.extend((event.kind == EventKind::AlertFired).then(|| event.data.origin.reason.clone()).flatten());
     }
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("cannot be written (no space left)"), "{told:?}");

@@ -125,7 +125,9 @@ fn words<T: Serialize>(values: impl IntoIterator<Item = T>) -> Object {
 mod tests {
     use std::collections::BTreeSet;
 
-    use recado_core::{CompanyId, Event, EventData, Timestamp};
+    use recado_core::{
+        CompanyId, Event, EventAlert, EventData, EventJob, EventOrigin, EventOutcome, Timestamp,
+    };
     use serde_json::Value;
 
     use super::*;
@@ -138,36 +140,44 @@ mod tests {
     fn t20_an_event_is_described_with_every_field_that_it_has() {
         let (text, now) = (|| Some("x".into()), Timestamp::from_millis(0));
         let data = EventData {
-            job_id: text(),
-            claim_id: text(),
-            route: text(),
-            user_id: text(),
-            correlation_id: text(),
+            job: EventJob {
+                job_id: text(),
+                claim_id: text(),
+                route: text(),
+                user_id: text(),
+                correlation_id: text(),
+            },
             status: text(),
-            attempt: Some(1),
-            retry_count: Some(1),
-            error_code: text(),
-            last_error: text(),
-            error_classification: Some(Class::Transient),
-            rule: text(),
-            blame: Some(Blame::Provider),
-            cause: Some(Cause::Exhausted),
-            may_have_arrived: Some(1),
-            advice: text(),
-            advice_pt: text(),
-            next_retry_time: Some(now),
-            next_retry_delay_ms: Some(1),
-            backoff_minutes: Some(1),
-            provider: text(),
-            endpoint_id: text(),
-            failures: Some(1),
-            actor: text(),
-            reason: text(),
-            alert: text(),
-            severity: text(),
-            since: Some(now),
-            reason_pt: text(),
-            runbook: text(),
+            outcome: EventOutcome {
+                attempt: Some(1),
+                retry_count: Some(1),
+                error_code: text(),
+                last_error: text(),
+                error_classification: Some(Class::Transient),
+                rule: text(),
+                blame: Some(Blame::Provider),
+                cause: Some(Cause::Exhausted),
+                may_have_arrived: Some(1),
+                advice: text(),
+                advice_pt: text(),
+                next_retry_time: Some(now),
+                next_retry_delay_ms: Some(1),
+                backoff_minutes: Some(1),
+            },
+            origin: EventOrigin {
+                provider: text(),
+                endpoint_id: text(),
+                failures: Some(1),
+                actor: text(),
+                reason: text(),
+            },
+            alert: EventAlert {
+                name: text(),
+                severity: text(),
+                since: Some(now),
+                reason_pt: text(),
+                runbook: text(),
+            },
         };
         let company = Some(CompanyId::trusted("acme"));
         let event = Event::new(EventKind::JobFailed, company, &["x"], now, data);
