@@ -5,7 +5,7 @@
 //! are the bare facts (time, kind, route, company, counts, rule) and the actor: an audit trail that forgets
 //! its operators is none.
 
-use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
+use recado_core::{AuditEvent, AuditKind, Class, RetryDecision, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Hash;
@@ -156,6 +156,9 @@ pub(crate) struct Facts<T> {
     rule: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
     actor: Option<T>,
+    /// Absent from records of older versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bulk_id: Option<T>,
 }
 
 /// The part that the chain only commits to. The salt goes with it, so that what is left tells nothing.
@@ -192,6 +195,11 @@ pub(crate) fn split<'e>(entry: &'e Entry, salt: &'e str) -> (Facts<&'e str>, Per
         correlation_id,
         route,
         provider,
+        decision,
+        actor,
+        bulk_id,
+    } = &entry.event;
+    let RetryDecision {
         attempt,
         error_message,
         retry_count,
@@ -201,8 +209,7 @@ pub(crate) fn split<'e>(entry: &'e Entry, salt: &'e str) -> (Facts<&'e str>, Per
         should_retry,
         retry_reason,
         rule,
-        actor,
-    } = &entry.event;
+    } = decision;
     let facts = Facts {
         timestamp: *timestamp,
         kind: *kind,
@@ -217,6 +224,7 @@ pub(crate) fn split<'e>(entry: &'e Entry, salt: &'e str) -> (Facts<&'e str>, Per
         should_retry: *should_retry,
         rule: rule.as_deref(),
         actor: actor.as_deref(),
+        bulk_id: bulk_id.as_deref(),
     };
     let personal = Personal {
         salt: Some(salt),
@@ -242,15 +250,18 @@ fn join(facts: Facts<Box<str>>, personal: Personal<Box<str>>) -> AuditEvent {
         correlation_id: personal.correlation_id,
         route: facts.route,
         provider: facts.provider,
-        attempt: facts.attempt,
-        error_message: personal.error_message,
-        retry_count: facts.retry_count,
-        error_classification: facts.error_classification,
-        backoff_minutes: facts.backoff_minutes,
-        next_retry_time: facts.next_retry_time,
-        should_retry: facts.should_retry,
-        retry_reason: personal.retry_reason,
-        rule: facts.rule,
+        decision: RetryDecision {
+            attempt: facts.attempt,
+            error_message: personal.error_message,
+            retry_count: facts.retry_count,
+            error_classification: facts.error_classification,
+            backoff_minutes: facts.backoff_minutes,
+            next_retry_time: facts.next_retry_time,
+            should_retry: facts.should_retry,
+            retry_reason: personal.retry_reason,
+            rule: facts.rule,
+        },
         actor: facts.actor,
+        bulk_id: facts.bulk_id,
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::classify::{Class, Failure};
 use crate::job::Job;
 use crate::named_enum::named_enum;
+use crate::sparse_struct::sparse_struct;
 use crate::values::name::CompanyId;
 use crate::values::time::Timestamp;
 
@@ -133,27 +134,29 @@ pub struct AuditEvent {
     /// The provider that an act concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_message: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_count: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_classification: Option<Class>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff_minutes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_retry_time: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub should_retry: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_reason: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule: Option<Box<str>>,
+    #[serde(flatten)]
+    pub decision: RetryDecision,
     /// The person who acted, if a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<Box<str>>,
+    /// The bulk act that it belongs to; absent from records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk_id: Option<Box<str>>,
+}
+
+sparse_struct! {
+    /// The failure that was analysed and the decision about it; an act of a person has a reason alone.
+    pub struct RetryDecision {
+        pub attempt: Option<u32>,
+        pub error_message: Option<Box<str>>,
+        pub retry_count: Option<u32>,
+        pub error_classification: Option<Class>,
+        pub backoff_minutes: Option<u64>,
+        pub next_retry_time: Option<Timestamp>,
+        pub should_retry: Option<bool>,
+        pub retry_reason: Option<Box<str>>,
+        pub rule: Option<Box<str>>,
+    }
 }
 
 impl AuditEvent {
@@ -168,6 +171,11 @@ impl AuditEvent {
     }
 
     pub fn claim(claim_id: &str, route: &str, kind: AuditKind, now: Timestamp) -> Self {
+        let should_retry = match kind {
+            AuditKind::RetryScheduled | AuditKind::ClaimRetry => Some(true),
+            AuditKind::Buried | AuditKind::ClaimRefused => Some(false),
+            _ => None,
+        };
         AuditEvent {
             timestamp: now,
             kind,
@@ -178,20 +186,9 @@ impl AuditEvent {
             correlation_id: None,
             route: route.into(),
             provider: None,
-            attempt: None,
-            error_message: None,
-            retry_count: None,
-            error_classification: None,
-            backoff_minutes: None,
-            next_retry_time: None,
-            should_retry: match kind {
-                AuditKind::RetryScheduled | AuditKind::ClaimRetry => Some(true),
-                AuditKind::Buried | AuditKind::ClaimRefused => Some(false),
-                _ => None,
-            },
-            retry_reason: None,
-            rule: None,
+            decision: RetryDecision { should_retry, ..RetryDecision::default() },
             actor: None,
+            bulk_id: None,
         }
     }
 
@@ -221,30 +218,30 @@ impl AuditEvent {
     }
 
     pub fn attempt(mut self, number: u32) -> Self {
-        self.attempt = Some(number);
+        self.decision.attempt = Some(number);
         self
     }
 
     pub fn failure(mut self, failure: &Failure) -> Self {
-        self.error_message = Some(failure.reason.as_str().into());
-        self.error_classification = Some(failure.class);
-        self.rule = Some(failure.rule.clone());
+        self.decision.error_message = Some(failure.reason.as_str().into());
+        self.decision.error_classification = Some(failure.class);
+        self.decision.rule = Some(failure.rule.clone());
         self
     }
 
     pub fn retry_count(mut self, count: u32) -> Self {
-        self.retry_count = Some(count);
+        self.decision.retry_count = Some(count);
         self
     }
 
     pub fn backoff(mut self, delay: Duration, at: Timestamp) -> Self {
-        self.backoff_minutes = Some(whole_minutes(delay));
-        self.next_retry_time = Some(at);
+        self.decision.backoff_minutes = Some(whole_minutes(delay));
+        self.decision.next_retry_time = Some(at);
         self
     }
 
     pub fn reason(mut self, reason: String) -> Self {
-        self.retry_reason = Some(reason.into());
+        self.decision.retry_reason = Some(reason.into());
         self
     }
 

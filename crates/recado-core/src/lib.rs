@@ -32,7 +32,7 @@ pub mod transition;
 pub mod values;
 pub mod words;
 
-pub use audit::{AuditEvent, AuditKind};
+pub use audit::{AuditEvent, AuditKind, RetryDecision};
 pub use checksum::{Checksum, Damage};
 pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
 pub use dead_letter::{Cause, DeadLetter, DeadLetterState};

@@ -108,6 +108,7 @@ impl AuditItem {
     }
 
     fn of(record: &AuditEvent, event: AuditStep, archived: Option<&ArchivedRecord>) -> Self {
+        let decision = &record.decision;
         AuditItem {
             event,
             kind: record.kind,
@@ -123,15 +124,15 @@ impl AuditItem {
             job_id: record.job_id.clone(),
             company_id: record.company_id.clone(),
             route: record.route.clone(),
-            attempt: record.attempt,
-            error_message: record.error_message.clone(),
-            retry_count: record.retry_count,
-            error_classification: record.error_classification,
-            backoff_minutes: record.backoff_minutes,
-            next_retry_time: record.next_retry_time,
-            should_retry: record.should_retry,
-            retry_reason: record.retry_reason.clone(),
-            rule: record.rule.clone(),
+            attempt: decision.attempt,
+            error_message: decision.error_message.clone(),
+            retry_count: decision.retry_count,
+            error_classification: decision.error_classification,
+            backoff_minutes: decision.backoff_minutes,
+            next_retry_time: decision.next_retry_time,
+            should_retry: decision.should_retry,
+            retry_reason: decision.retry_reason.clone(),
+            rule: decision.rule.clone(),
             actor: record.actor.clone(),
         }
     }

@@ -54,8 +54,8 @@ fn t14_a_scheduled_retry_records_all_nine_fields() {
         "retryReason": "Retry 1 of 5",
     });
     assert_eq!(nine_of(&audit), expected);
-    assert_eq!(audit.rule.as_deref(), Some("tiss/SERVICE_UNAVAILABLE"));
-    assert_eq!((audit.kind, audit.attempt), (AuditKind::RetryScheduled, Some(1)));
+    assert_eq!(audit.decision.rule.as_deref(), Some("tiss/SERVICE_UNAVAILABLE"));
+    assert_eq!((audit.kind, audit.decision.attempt), (AuditKind::RetryScheduled, Some(1)));
 }
 
 #[test]
@@ -79,10 +79,10 @@ fn t14_a_burial_records_the_nine_fields_with_no_backoff_and_no_next_time() {
 fn t14_an_exhausted_claim_is_recorded_after_its_five_retries() {
     let (_, audit) = after(tried(5), judged("tiss", said("TIMEOUT")), &terms(tiss_policy()));
     assert_eq!(
-        (audit.kind, audit.retry_count, audit.should_retry),
+        (audit.kind, audit.decision.retry_count, audit.decision.should_retry),
         (AuditKind::Buried, Some(5), Some(false))
     );
-    assert_eq!(audit.retry_reason.as_deref(), Some("All 6 attempts failed"));
+    assert_eq!(audit.decision.retry_reason.as_deref(), Some("All 6 attempts failed"));
 }
 
 #[test]
@@ -104,15 +104,15 @@ fn t14_every_way_to_be_buried_says_what_failed_how_often_and_why_it_is_given_up(
         ("poison", decide::decide_after_crash(&poisoned, &lost, &five, NOW, middle()).1),
     ];
     for (how, audit) in burials {
-        assert_eq!((audit.kind, audit.should_retry), (AuditKind::Buried, Some(false)), "{how}");
+        assert_eq!((audit.kind, audit.decision.should_retry), (AuditKind::Buried, Some(false)), "{how}");
         let record = nine_of(&audit);
         for field in ["timestamp", "claimId", "errorMessage", "errorClassification", "retryReason"] {
             assert!(record[field].as_str().is_some_and(|text| !text.is_empty()), "{how}: no {field}");
         }
         let retries = if how == "poison" { 1 } else { 2 };
         assert_eq!(record["retryCount"], retries, "{how}");
-        assert_eq!((audit.backoff_minutes, audit.next_retry_time), (None, None), "{how}");
-        assert!(audit.rule.is_some(), "{how}: no rule");
+        assert_eq!((audit.decision.backoff_minutes, audit.decision.next_retry_time), (None, None), "{how}");
+        assert!(audit.decision.rule.is_some(), "{how}: no rule");
     }
 }
 

@@ -142,8 +142,8 @@ proptest! {
             decide::decide_after_attempt(&lease, judged(set, fault), &attempts(1), NOW, NOW, middle());
         let entry = entry_of(lease.job, transition);
         prop_assert!(!entry.last_failure_reason.as_str().trim().is_empty());
-        prop_assert!(!audit.error_message.unwrap().trim().is_empty());
-        prop_assert!(!audit.retry_reason.unwrap().trim().is_empty());
+        prop_assert!(!audit.decision.error_message.unwrap().trim().is_empty());
+        prop_assert!(!audit.decision.retry_reason.unwrap().trim().is_empty());
         prop_assert_eq!(entry.failed_attempts, 1);
         let expected = if uncertain { AttemptResult::Uncertain } else { AttemptResult::Failed };
         prop_assert_eq!(entry.attempts[0].result, expected);

@@ -105,7 +105,7 @@ fn f12_a_route_that_starts_over_tries_again_after_its_last_attempt_but_never_aft
     let Transition::RetryAt { at, attempt } = transition else { panic!("given up") };
     assert_eq!(at, NOW.plus(crate::given::TOOK).plus(minutes(15)));
     assert_eq!(attempt.next_retry_delay_ms, Some(900_000));
-    assert!(audit.retry_reason.unwrap().contains("fallback"));
+    assert!(audit.decision.retry_reason.unwrap().contains("fallback"));
     let (buried, _) = after(job(), judged("smtp", smtp("550", "no")), &over);
     assert!(matches!(buried, Transition::Bury(burial) if burial.failure.class == Class::Permanent));
     let mut short = job();

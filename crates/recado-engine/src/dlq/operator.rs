@@ -45,7 +45,7 @@ impl DeadLetters {
     fn post_settle(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> PostSettle {
         let origin = EventOrigin {
             actor: audit.actor.clone(),
-            reason: audit.retry_reason.clone(),
+            reason: audit.decision.retry_reason.clone(),
             ..EventOrigin::default()
         };
         let data = EventData { origin, ..EventData::default() };

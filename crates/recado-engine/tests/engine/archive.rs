@@ -286,7 +286,7 @@ async fn g7_a_file_adds_nothing_to_what_is_on_record_about_a_job() {
     assert_eq!(kinds(&given, "forgotten").await, [AuditKind::DeadLetterImported]);
     let trail = given.store.audit(&JobId::new("forgotten").unwrap()).await.unwrap();
     assert_eq!(
-        trail[0].retry_reason.as_deref(),
+        trail[0].decision.retry_reason.as_deref(),
         Some("Brought back from an export, which alone tells of what was before")
     );
 }

@@ -85,7 +85,7 @@ async fn g7_what_was_there_at_the_start_is_replayed_and_what_came_later_is_not()
     let trail = given.store.audit(&JobId::new("a").unwrap()).await.unwrap();
     let replayed = trail.iter().find(|event| event.actor.as_deref() == Some("ana")).expect("who did it");
     let words = format!("Replayed: the domain is verified (bulk act {})", bulk.id);
-    assert_eq!(replayed.retry_reason.as_deref(), Some(&*words), "why, and which act it was");
+    assert_eq!(replayed.decision.retry_reason.as_deref(), Some(&*words), "why, and which act it was");
 }
 
 #[tokio::test(start_paused = true)]
@@ -275,7 +275,7 @@ async fn w3_many_are_discarded_with_a_reason_on_the_trail_of_each() {
         let trail = given.store.audit(&JobId::new(name).unwrap()).await.unwrap();
         let last = trail.last().unwrap();
         let words = format!("the domain is verified (bulk act {})", bulk.id);
-        assert_eq!((last.actor.as_deref(), last.retry_reason.as_deref()), (Some("ana"), Some(&*words)));
+        assert_eq!((last.actor.as_deref(), last.decision.retry_reason.as_deref()), (Some("ana"), Some(&*words)));
     }
 }
 

@@ -248,7 +248,7 @@ impl Runner {
     async fn was_ours(&self, id: &JobId) -> Result<bool, StoreError> {
         let trail = self.dlq.store.audit(id).await?;
         let names_us = |words: &str| words.contains(&*self.lease.state.id);
-        Ok(trail.iter().any(|event| event.retry_reason.as_deref().is_some_and(names_us)))
+        Ok(trail.iter().any(|event| event.decision.retry_reason.as_deref().is_some_and(names_us)))
     }
 
     /// The next entries that are chosen; moves on behind them.
