@@ -32,11 +32,13 @@ impl DeadLetters {
         id: &JobId,
         kind: AuditKind,
         actor: Option<&str>,
+        bulk_id: Option<&str>,
     ) -> Result<Option<(Job, AuditEvent)>, EngineError> {
         let now = self.clock.now();
         let view = self.store.job(id, now).await?;
         Ok(view.map(|view| {
-            let audit = AuditEvent::about(&view.job, kind, now).by(actor);
+            let bulk_id = bulk_id.map(Into::into);
+            let audit = AuditEvent { bulk_id, ..AuditEvent::about(&view.job, kind, now).by(actor) };
             (view.job, audit)
         }))
     }
@@ -55,7 +57,7 @@ impl DeadLetters {
 
     /// Stops a job that is not being delivered.
     pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled, EngineError> {
-        let Some((job, audit)) = self.act(id, AuditKind::Cancelled, actor).await? else {
+        let Some((job, audit)) = self.act(id, AuditKind::Cancelled, actor, None).await? else {
             return Ok(Cancelled::Unknown);
         };
         let cancelled = self.jobs.cancel(id, audit).await?;
@@ -83,7 +85,7 @@ impl DeadLetters {
         actor: Option<&str>,
     ) -> Result<Replay, EngineError> {
         match self.store.dead_letter(id).await? {
-            Some(entry) => self.replay_entry(&entry, data, note, actor).await,
+            Some(entry) => self.replay_entry(&entry, data, note, actor, None).await,
             None => Ok(Replay::Unknown),
         }
     }
@@ -101,19 +103,20 @@ impl DeadLetters {
                     return Ok(Replay::Damaged(damage));
                 }
                 let data = Some(entry.original_data.clone());
-                self.replay_entry(&entry, data, note, actor).await
+                self.replay_entry(&entry, data, note, actor, None).await
             }
             None => Ok(Replay::Unknown),
         }
     }
 
-    /// The same for an entry that was looked up.
+    /// The same for an entry that was looked up, by a person or by a bulk act.
     pub(crate) async fn replay_entry(
         &self,
         entry: &DeadLetter,
         data: Option<Payload>,
         note: Option<&str>,
         actor: Option<&str>,
+        bulk_id: Option<&str>,
     ) -> Result<Replay, EngineError> {
         let id = &entry.job_id;
         match (entry.damage(), &data) {
@@ -129,7 +132,7 @@ impl DeadLetters {
         {
             return Ok(Replay::InvalidData(faults));
         }
-        let Some((job, mut audit)) = self.act(id, AuditKind::Replayed, actor).await? else {
+        let Some((job, mut audit)) = self.act(id, AuditKind::Replayed, actor, bulk_id).await? else {
             return Ok(Replay::Unknown);
         };
         let with = match &data {
@@ -171,7 +174,7 @@ impl DeadLetters {
         actor: Option<&str>,
     ) -> Result<Discarded, EngineError> {
         match self.store.dead_letter(id).await? {
-            Some(entry) => self.discard_entry(&entry, reason, actor).await,
+            Some(entry) => self.discard_entry(&entry, reason, actor, None).await,
             None => Ok(Discarded::Unknown),
         }
     }
@@ -183,9 +186,10 @@ impl DeadLetters {
         entry: &DeadLetter,
         reason: &str,
         actor: Option<&str>,
+        bulk_id: Option<&str>,
     ) -> Result<Discarded, EngineError> {
         let id = &entry.job_id;
-        let Some((job, audit)) = self.act(id, AuditKind::Discarded, actor).await? else {
+        let Some((job, audit)) = self.act(id, AuditKind::Discarded, actor, bulk_id).await? else {
             return Ok(Discarded::Unknown);
         };
         // Read after the job: a replay that began before this is told by the job's count, one that ended by the time.

@@ -86,6 +86,7 @@ async fn g7_what_was_there_at_the_start_is_replayed_and_what_came_later_is_not()
     let replayed = trail.iter().find(|event| event.actor.as_deref() == Some("ana")).expect("who did it");
     let words = format!("Replayed: the domain is verified (bulk act {})", bulk.id);
     assert_eq!(replayed.decision.retry_reason.as_deref(), Some(&*words), "why, and which act it was");
+    assert_eq!(replayed.bulk_id, Some(bulk.id));
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,7 +291,7 @@ async fn a_discard_leaves_an_entry_alone_that_died_again_since_it_was_read() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let newer = given.store.dead_letter(&id).await.unwrap();
     assert!(newer.as_ref().is_some_and(|newer| newer.moved_at > read.moved_at), "it did not die again");
-    let discarded = engine.dlq.discard_entry(&read, "old news", Some("ana")).await.unwrap();
+    let discarded = engine.dlq.discard_entry(&read, "old news", Some("ana"), None).await.unwrap();
     assert_eq!(discarded, Discarded::DiedAgain);
     assert_eq!(given.store.dead_letter(&id).await.unwrap(), newer);
     assert_eq!(engine.dlq.discard(&id, "enough", Some("ana")).await.unwrap(), Discarded::Done);
