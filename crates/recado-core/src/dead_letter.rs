@@ -51,22 +51,29 @@ pub struct DeadLetter {
     /// The payload that a person put in its place: the latest correction.
     pub corrected_data: Option<Payload>,
     pub failed_attempts: u32,
-    pub last_failure_reason: Reason,
-    pub last_failure_code: Option<Box<str>>,
-    pub last_failure_at: Timestamp,
+    pub failure: LastFailure,
     pub enqueued_at: Timestamp,
     pub moved_at: Timestamp,
     pub ttl: Duration,
     pub user_id: Option<Box<str>>,
     pub correlation_id: Option<Box<str>>,
-    pub class: Class,
-    pub stack_trace: Option<Box<str>>,
     pub attempts: Vec<Attempt>,
-    pub fingerprint: Box<str>,
     pub cause: Cause,
     pub state: DeadLetterState,
     /// Its job's.
     pub checksum: Option<Checksum>,
+}
+
+/// The failure that moved a job to the dead letter queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    pub reason: Reason,
+    pub code: Option<Box<str>>,
+    pub at: Timestamp,
+    pub class: Class,
+    pub stack_trace: Option<Box<str>>,
+    /// The same for all failures that a person would call the same: see [`fingerprint`].
+    pub fingerprint: Box<str>,
 }
 
 impl DeadLetter {
@@ -79,23 +86,25 @@ impl DeadLetter {
             remember(&mut attempts, attempt);
         }
         let mut entry = DeadLetter {
-            fingerprint: fingerprint(&job.route, failure.code.as_deref(), &failure.reason),
+            failure: LastFailure {
+                fingerprint: fingerprint(&job.route, failure.code.as_deref(), &failure.reason),
+                reason: failure.reason,
+                code: failure.code,
+                at: burial.at,
+                class: failure.class,
+                stack_trace: failure.stack_trace,
+            },
             job_id: job.id,
             company: job.company,
             route: job.route,
             original_data: accepted.unwrap_or_else(|| job.data.clone()),
             corrected_data: None,
             failed_attempts: job.progress.attempts_started,
-            last_failure_reason: failure.reason,
-            last_failure_code: failure.code,
-            last_failure_at: burial.at,
             enqueued_at: job.enqueued_at,
             moved_at: burial.at,
             ttl: burial.ttl,
             user_id: job.user_id,
             correlation_id: job.correlation_id,
-            class: failure.class,
-            stack_trace: failure.stack_trace,
             attempts,
             cause: burial.cause,
             state: DeadLetterState::Dead,

@@ -35,7 +35,7 @@ pub mod words;
 pub use audit::{AuditEvent, AuditKind, RetryDecision};
 pub use checksum::{Checksum, Damage};
 pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
-pub use dead_letter::{Cause, DeadLetter, DeadLetterState};
+pub use dead_letter::{Cause, DeadLetter, DeadLetterState, LastFailure};
 pub use engine_code::EngineCode;
 pub use event::{Event, EventAlert, EventData, EventJob, EventKind, EventOrigin, EventOutcome};
 pub use job::{Attempt, AttemptResult, Job, NewJob, Pin, Priority, Progress, RecipientResult, Status};

@@ -116,12 +116,12 @@ impl DeadLetterFilter {
             && self
                 .last_failure_code
                 .as_ref()
-                .is_none_or(|want| entry.last_failure_code.as_ref() == Some(want))
-            && self.fingerprint.as_ref().is_none_or(|want| entry.fingerprint == *want)
+                .is_none_or(|want| entry.failure.code.as_ref() == Some(want))
+            && self.fingerprint.as_ref().is_none_or(|want| entry.failure.fingerprint == *want)
             && self.since.is_none_or(|since| entry.moved_at >= since)
             && self.until.is_none_or(|until| entry.moved_at < until)
             && self.reason.as_ref().is_none_or(|want| {
-                entry.last_failure_reason.as_str().to_lowercase().contains(&want.to_lowercase())
+                entry.failure.reason.as_str().to_lowercase().contains(&want.to_lowercase())
             })
     }
 }

@@ -224,7 +224,7 @@ async fn is_read_in_every_detail(version: i32) {
 
     let entry = store.dead_letter(&id("dead")).await.unwrap().unwrap();
     assert_eq!(
-        (entry.last_failure_reason.as_str(), entry.last_failure_code.as_deref()),
+        (entry.failure.reason.as_str(), entry.failure.code.as_deref()),
         ("não existe", Some("550"))
     );
     assert_eq!((entry.cause, entry.state, entry.ttl), (Cause::Permanent, DeadLetterState::Dead, 7 * DAY));

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, Job, Payload, Reason, Timestamp,
+    Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, Job, LastFailure, Payload, Reason,
+    Timestamp,
 };
 use recado_store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -52,18 +53,18 @@ pub fn code_of(key: &str) -> Option<&str> {
 pub fn encode(letter: &DeadLetter) -> Result<Vec<u8>, StoreError> {
     let mut written = Writer::default();
     written.time(letter.expires_at());
-    written.text(&code_key(letter.last_failure_code.as_deref()));
+    written.text(&code_key(letter.failure.code.as_deref()));
     written.text(letter.company.as_str());
     written.text(letter.route.as_str());
-    written.text(&letter.fingerprint);
-    written.text(letter.last_failure_reason.as_str());
+    written.text(&letter.failure.fingerprint);
+    written.text(letter.failure.reason.as_str());
     let rest = RustFields {
         failed_attempts: letter.failed_attempts,
-        last_failure_at: letter.last_failure_at,
+        last_failure_at: letter.failure.at,
         moved_at: letter.moved_at,
         ttl_ms: u64::try_from(letter.ttl.as_millis()).unwrap_or(u64::MAX),
-        class: letter.class,
-        stack_trace: letter.stack_trace.clone(),
+        class: letter.failure.class,
+        stack_trace: letter.failure.stack_trace.clone(),
         attempts: letter.attempts.clone(),
         cause: letter.cause,
     };
@@ -140,19 +141,21 @@ fn dead_letter(stored: StoredFields, record: Record, data: Payload) -> DeadLette
         original_data: data,
         corrected_data: None,
         failed_attempts: rest.failed_attempts,
-        last_failure_reason: reason,
-        last_failure_code: code,
-        last_failure_at: rest.last_failure_at,
+        failure: LastFailure {
+            reason,
+            code,
+            at: rest.last_failure_at,
+            class: rest.class,
+            stack_trace: rest.stack_trace,
+            fingerprint,
+        },
         enqueued_at,
         moved_at: rest.moved_at,
         // A replay that was cancelled moved the end alone.
         ttl: Duration::from_millis(rest.ttl_ms).max(expires_at.since(rest.moved_at)),
         user_id,
         correlation_id,
-        class: rest.class,
-        stack_trace: rest.stack_trace,
         attempts: rest.attempts,
-        fingerprint,
         cause: rest.cause,
         state,
         checksum,

@@ -170,7 +170,7 @@ impl RedisStore {
                     .filter(|_| letters.len() as i64 == CALL_DEAD_LETTERS);
                 let letters = letters.iter().filter_map(|(.., letter)| letter.as_ref());
                 for letter in letters.filter(|letter| filter.matches(letter)) {
-                    count(group_of(by, letter), 1, letter.last_failure_reason.as_str());
+                    count(group_of(by, letter), 1, letter.failure.reason.as_str());
                 }
             }
         }
@@ -204,9 +204,9 @@ fn kind(by: GroupBy) -> &'static str {
 
 fn group_of(by: GroupBy, letter: &DeadLetter) -> Option<Box<str>> {
     match by {
-        GroupBy::LastFailureCode => letter.last_failure_code.clone(),
+        GroupBy::LastFailureCode => letter.failure.code.clone(),
         GroupBy::Company => Some(letter.company.as_str().into()),
         GroupBy::Route => Some(letter.route.as_str().into()),
-        GroupBy::Fingerprint => Some(letter.fingerprint.clone()),
+        GroupBy::Fingerprint => Some(letter.failure.fingerprint.clone()),
     }
 }

@@ -33,15 +33,15 @@ impl State {
         let mut groups: Vec<DeadLetterGroup> = Vec::new();
         for (_, entry) in self.dead.iter().filter(|(_, entry)| filter.matches(entry)) {
             let key: Option<Box<str>> = match by {
-                GroupBy::LastFailureCode => entry.last_failure_code.clone(),
+                GroupBy::LastFailureCode => entry.failure.code.clone(),
                 GroupBy::Company => Some(entry.company.as_str().into()),
                 GroupBy::Route => Some(entry.route.as_str().into()),
-                GroupBy::Fingerprint => Some(entry.fingerprint.clone()),
+                GroupBy::Fingerprint => Some(entry.failure.fingerprint.clone()),
             };
             match groups.iter_mut().find(|group| group.key == key) {
                 Some(group) => group.count += 1,
                 None => {
-                    let example_reason = entry.last_failure_reason.as_str().into();
+                    let example_reason = entry.failure.reason.as_str().into();
                     groups.push(DeadLetterGroup { key, count: 1, example_reason });
                 }
             }

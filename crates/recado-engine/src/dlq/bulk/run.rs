@@ -338,7 +338,7 @@ impl Runner {
                 Some(Status::Sent) => {}
                 Some(Status::Failed | Status::Cancelled | Status::Discarded) | None => {
                     let entry = self.dlq.store.dead_letter(id).await?;
-                    let why = entry.map(|entry| entry.last_failure_reason.as_str().to_owned());
+                    let why = entry.map(|entry| entry.failure.reason.as_str().to_owned());
                     self.set_canary(CanaryState::Died);
                     let why = why.unwrap_or_else(|| "it was called off".to_owned());
                     return self
