@@ -119,10 +119,10 @@ impl Transport for Smtp {
         if state.pending.is_empty() {
             return state.outcome_without_sending();
         }
-        let message_id = message_id(&delivery.job.id, email.sender().domain());
+        let message_id = message_id(&delivery.job.id, email.from.domain());
         let message = email.message(&message_id, delivery.job.enqueued_at);
         let envelope =
-            Envelope { sender: email.sender().address(), recipients: &state.pending, message: &message };
+            Envelope { sender: email.from.address(), recipients: &state.pending, message: &message };
         match self.hand_over(&envelope, deadline).await {
             Ok(handover) => state.outcome(handover, &message_id),
             Err(fault) => Outcome::Failed(fault),
