@@ -26,6 +26,15 @@ impl Outcome {
     }
 }
 
+impl From<Result<Option<Payload>, Fault>> for Outcome {
+    fn from(answered: Result<Option<Payload>, Fault>) -> Self {
+        match answered {
+            Ok(answer) => Outcome::Accepted { answer },
+            Err(fault) => Outcome::Failed(fault),
+        }
+    }
+}
+
 /// The recipients who took a message, and those who did not.
 #[derive(Clone, Debug, Default)]
 pub struct PartialDelivery {

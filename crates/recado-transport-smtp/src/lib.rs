@@ -44,7 +44,7 @@ use deadline::Deadline;
 use handover::Handover;
 use open::Opener;
 use pool::{Pool, Slot};
-use transaction::{Envelope, Stale, Transaction};
+use transaction::{Envelope, Transaction};
 
 pub struct Smtp {
     opener: Opener,
@@ -92,7 +92,7 @@ impl Smtp {
             }
         }
         let mut fresh = self.opener.open(deadline).await?;
-        let transaction = fresh.transact(envelope, deadline).await.map_err(|Stale(fault)| fault)?;
+        let transaction = fresh.transact(envelope, deadline).await?;
         slot.return_connection(fresh);
         Ok(transaction)
     }

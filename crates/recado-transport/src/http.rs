@@ -92,10 +92,7 @@ impl Transport for Http {
             Ok(request) => request,
             Err(faults) => return Outcome::Failed(data::unusable(&faults)),
         };
-        match self.exchange(request, delivery).await {
-            Ok(answer) => Outcome::Accepted { answer: answer.json },
-            Err(fault) => Outcome::Failed(fault),
-        }
+        self.exchange(request, delivery).await.map(|answer| answer.json).into()
     }
 }
 

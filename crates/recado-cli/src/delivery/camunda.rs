@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use recado_camunda::{
-    Auth, Camunda7, Camunda8, Chance, EngineError, Limits, Mode, OAuth, OnRefusal, Rest, Rules, Secret,
+    Auth, Camunda7, Camunda8, EngineError, Limits, Mode, OAuth, OnRefusal, Rest, Rules, Secret,
     Subscription, TYPE_DEFAULT, Worker,
 };
 use recado_config::{Level, Log, LogFormat};
+use recado_core::Random;
 use recado_engine::SystemClock;
 use recado_server::logging;
 use tokio::signal::unix::{SignalKind, signal};
@@ -216,10 +217,10 @@ pub async fn run(args: CamundaArgs) -> Done {
     );
     let worker = match args.engine {
         Engine::Eight => {
-            Worker::new(Camunda8::new(rest, subscription), decisions, rules, limits, Chance::new())
+            Worker::new(Camunda8::new(rest, subscription), decisions, rules, limits, Random::from_entropy())
         }
         Engine::Seven => {
-            Worker::new(Camunda7::new(rest, subscription), decisions, rules, limits, Chance::new())
+            Worker::new(Camunda7::new(rest, subscription), decisions, rules, limits, Random::from_entropy())
         }
     };
 
