@@ -157,10 +157,14 @@ fn called(set: &str, names: &[Named]) -> Vec<Rule> {
             Condition { code: Some(name.into()), ..Condition::default() },
             Condition { regex: Some(compiled(&body)), ..Condition::default() },
         ] {
-            rules.push(Rule { name: format!("{set}/{name}").into(), when, class, blame, wait: None });
+            rules.push(rule(set, name, when, class, blame));
         }
     }
     rules
+}
+
+fn rule(set: &str, name: &str, when: Condition, class: Class, blame: Blame) -> Rule {
+    Rule { name: format!("{set}/{name}").into(), when, class, blame, wait: None }
 }
 
 fn compiled(pattern: &str) -> Regex {
@@ -174,11 +178,8 @@ fn set(name: &str, tables: &[&[Row]]) -> Vec<Rule> {
         .copied()
         .flatten()
         .map(|&(row, when, class, blame)| Rule {
-            name: format!("{name}/{row}").into(),
-            when: when.condition(),
-            class,
-            blame,
             wait: (row == ses::DAILY_QUOTA).then_some(ses::DAILY_QUOTA_WAIT),
+            ..rule(name, row, when.condition(), class, blame)
         })
         .collect()
 }

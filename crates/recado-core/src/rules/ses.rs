@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::smtp::TAKEN_BACK;
-use super::{Named, Row, UNANSWERED, code, set, status, text};
+use super::{Named, Row, UNANSWERED, code, rule, set, status, text};
 use crate::classify::Blame::{Credential, Message, Provider};
 use crate::classify::Class::{Permanent, RateLimit, Transient};
 use crate::classify::{Condition, Rule};
@@ -88,7 +88,7 @@ pub(super) fn by_name(prefix: &str) -> Vec<Rule> {
     for &(name, class, blame) in NAMES {
         for spelling in [name.to_owned(), format!("{name}{SUFFIX}")] {
             let when = Condition { code: Some(spelling.clone().into()), ..Condition::default() };
-            rules.push(Rule { name: format!("{prefix}/{spelling}").into(), when, class, blame, wait: None });
+            rules.push(rule(prefix, &spelling, when, class, blame));
         }
     }
     rules
