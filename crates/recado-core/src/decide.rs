@@ -129,11 +129,11 @@ fn decide_after_failure(
     if !failure.class.is_retryable() {
         let cause = if failure.invalid_payload { Cause::InvalidPayload } else { Cause::Permanent };
         let audit = audit(AuditKind::Buried).reason(format!("Permanent error: {}", failure.reason));
-        return (bury(cause, failure, Some(attempt), terms, now), audit);
+        return (Transition::Bury(burial(cause, failure, Some(attempt), terms, now)), audit);
     }
     if spent >= policy.max_attempts && terms.start_over_after.is_none() {
         let audit = audit(AuditKind::Buried).reason(describe_exhaustion(policy));
-        return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
+        return (Transition::Bury(burial(Cause::Exhausted, failure, Some(attempt), terms, now)), audit);
     }
 
     let previous = job.attempts.last().and_then(|last| last.next_retry_delay_ms).map(Duration::from_millis);
@@ -146,7 +146,8 @@ fn decide_after_failure(
         let too_late = format!("next try would start at {at}, after the job expires at {}", job.expires_at);
         let audit = audit(AuditKind::Buried).reason(format!("The {too_late}"));
         let reason = Reason::of(&format!("{}; the {too_late}", failure.reason));
-        return (bury(Cause::Expired, Failure { reason, ..failure }, Some(attempt), terms, now), audit);
+        let failure = Failure { reason, ..failure };
+        return (Transition::Bury(burial(Cause::Expired, failure, Some(attempt), terms, now)), audit);
     }
     let audit = audit(AuditKind::RetryScheduled).retry_count(spent).backoff(delay, at).reason(
         match spent < policy.max_attempts {
@@ -183,11 +184,11 @@ pub fn bury_expired(
     let at = job.expires_at;
     let held = held_back.map(|why| format!("; it was held back: {why}")).unwrap_or_default();
     let last = job.attempts.iter().rev().find_map(|attempt| attempt.error_reason.as_ref());
-    let reason = Reason::of(&match last {
+    let words = match last {
         Some(last) => format!("expired at {at} before it could be retried{held}; last failure: {last}"),
         None => format!("expired at {at} before it was tried{held}"),
-    });
-    let failure = engine_failure(Class::Permanent, EngineCode::Expired, reason, "recado/expired");
+    };
+    let failure = Failure::of_engine(Class::Permanent, EngineCode::Expired, &words, "recado/expired");
     let why = format!("The job's time ran out{held}");
     let (burial, audit) = give_up_untried(job, Cause::Expired, failure, why, terms, now);
     (Transition::Bury(Burial { held_up: held_back.is_some(), ..burial }), audit)
@@ -199,11 +200,10 @@ pub fn bury_damaged(job: &Job, damage: Damage, terms: &Terms, now: Timestamp) ->
         Damage::Identity => "submit it again as a new job",
         Damage::Data | Damage::OriginalData => "replay it with corrected data",
     };
-    let reason = Reason::of(&format!(
-        "nothing was sent: {damage} in the store changed after the job was accepted; {way_out}"
-    ));
-    let failure =
-        engine_failure(Class::Permanent, EngineCode::PayloadCorrupt, reason, "recado/payload-corrupt");
+    let words =
+        format!("nothing was sent: {damage} in the store changed after the job was accepted; {way_out}");
+    let code = EngineCode::PayloadCorrupt;
+    let failure = Failure::of_engine(Class::Permanent, code, &words, "recado/payload-corrupt");
     let why = format!("{damage} no longer matches its checksum");
     let (burial, audit) = give_up_untried(job, Cause::InvalidPayload, failure, why, terms, now);
     (Transition::Bury(burial), audit)
@@ -246,12 +246,13 @@ pub fn bury_without_pinned_provider(
     terms: &Terms,
     now: Timestamp,
 ) -> (Transition, AuditEvent) {
-    let reason = Reason::of(&format!(
+    let words = format!(
         "provider {provider} may have taken it, and is no longer on route {}; find out there whether it has it, \
          then replay or discard it",
         job.route
-    ));
-    let failure = engine_failure(Class::Permanent, EngineCode::ProviderGone, reason, "recado/provider-gone");
+    );
+    let code = EngineCode::ProviderGone;
+    let failure = Failure::of_engine(Class::Permanent, code, &words, "recado/provider-gone");
     let why = format!("Provider {provider}, which may have taken it, is no longer on its route");
     let (burial, audit) = give_up_untried(job, Cause::Permanent, failure, why, terms, now);
     (Transition::Bury(burial), audit)
@@ -275,12 +276,12 @@ pub fn decide_after_shortage(
     if until < job.expires_at {
         return (Transition::Postpone { until }, None);
     }
-    let reason = Reason::of(&format!(
+    let words = format!(
         "not sent, for this process lacked a resource: {why}; the next try would start at {until}, \
          after the job expires at {}",
         job.expires_at
-    ));
-    let failure = engine_failure(Class::Transient, EngineCode::LocalShortage, reason, "recado/shortage");
+    );
+    let failure = Failure::of_engine(Class::Transient, EngineCode::LocalShortage, &words, "recado/shortage");
     let why = "The job's time ran out while this process lacked a resource".to_owned();
     let (burial, audit) = give_up_untried(job, Cause::Expired, failure, why, terms, now);
     (Transition::Bury(Burial { held_up: true, ..burial }), Some(audit))
@@ -300,15 +301,15 @@ fn give_up_untried(
 }
 
 fn audit_untried(job: &Job, kind: AuditKind, failure: &Failure, now: Timestamp) -> AuditEvent {
-    AuditEvent::about(job, kind, now).failure(failure).retry_count(job.progress.attempts_spent.saturating_sub(1))
+    AuditEvent::about(job, kind, now)
+        .failure(failure)
+        .retry_count(job.progress.attempts_spent.saturating_sub(1))
 }
 
 fn provider_closed(why: &str) -> Failure {
-    let reason = Reason::of(&format!("not sent: {why}"));
-    Failure {
-        blame: Blame::Provider,
-        ..engine_failure(Class::Transient, EngineCode::CircuitOpen, reason, "recado/held-back")
-    }
+    let (code, words) = (EngineCode::CircuitOpen, format!("not sent: {why}"));
+    let failure = Failure::of_engine(Class::Transient, code, &words, "recado/held-back");
+    Failure { blame: Blame::Provider, ..failure }
 }
 
 /// Returns a job to its lane after its holder vanished, or moves it to the dead letter queue if that keeps happening.
@@ -327,8 +328,7 @@ pub fn decide_after_crash(
         "{} let its lease on attempt {} run out; the provider may have taken the job",
         lost.worker, lost.attempt
     );
-    let reason = Reason::of(&words);
-    let failure = engine_failure(Class::Unknown, EngineCode::LeaseLost, reason, "recado/lease-lost");
+    let failure = Failure::of_engine(Class::Unknown, EngineCode::LeaseLost, &words, "recado/lease-lost");
     let mut attempt =
         with_failure(Attempt::ended(lost.attempt, lost.claimed_at, now, AttemptResult::Lost), &failure);
     attempt.result = AttemptResult::Lost;
@@ -337,13 +337,12 @@ pub fn decide_after_crash(
     attempt.provider = job.pin().and_then(|pin| pin.provider).or_else(|| lost.provider.clone());
     if crashes >= terms.crashes_max {
         let in_a_row = if crashes == 1 { "once".to_owned() } else { format!("{crashes} times in a row") };
-        let reason =
-            Reason::of(&format!("poison: the process that delivered it vanished {in_a_row}; {words}"));
-        let failure = engine_failure(Class::Permanent, EngineCode::Poison, reason, "recado/poison");
+        let words = format!("poison: the process that delivered it vanished {in_a_row}; {words}");
+        let failure = Failure::of_engine(Class::Permanent, EngineCode::Poison, &words, "recado/poison");
         let audit = audit_untried(job, AuditKind::Buried, &failure, now)
             .attempt(lost.attempt)
             .reason(format!("Its worker vanished {in_a_row}"));
-        return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
+        return (Transition::Bury(burial(Cause::Exhausted, failure, Some(attempt), terms, now)), audit);
     }
     let pause = match crashes {
         1 => Duration::ZERO,
@@ -377,31 +376,6 @@ fn with_failure(attempt: Attempt, failure: &Failure) -> Attempt {
         blame: Some(failure.blame),
         ..attempt
     }
-}
-
-fn engine_failure(class: Class, code: EngineCode, reason: Reason, rule: &str) -> Failure {
-    Failure {
-        class,
-        code: Some(code.as_str().into()),
-        reason,
-        rule: rule.into(),
-        blame: Blame::Message,
-        retry_after: None,
-        asked_wait: None,
-        uncertain: false,
-        invalid_payload: false,
-        stack_trace: None,
-    }
-}
-
-fn bury(
-    cause: Cause,
-    failure: Failure,
-    attempt: Option<Attempt>,
-    terms: &Terms,
-    now: Timestamp,
-) -> Transition {
-    Transition::Bury(burial(cause, failure, attempt, terms, now))
 }
 
 fn burial(cause: Cause, failure: Failure, attempt: Option<Attempt>, terms: &Terms, now: Timestamp) -> Burial {

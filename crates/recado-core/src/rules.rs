@@ -77,71 +77,38 @@ pub fn named(name: &str) -> Option<Classifier> {
     Some(Classifier { set: Some(set), rules, ..Classifier::default() })
 }
 
-/// One rule as the tables write it: its name within the set, its condition, its class, its blame.
-type Row = (&'static str, RowCondition, Class, Blame);
+/// One rule as the tables write it: its name within the set, its conditions, its class, its blame.
+type Row = (&'static str, &'static [RowCondition], Class, Blame);
 
-/// A [`Condition`] that can stand in a constant: its regular expression is not compiled yet.
+/// One field of a [`Condition`], as a constant can hold it: a regular expression is not compiled yet.
 #[derive(Clone, Copy)]
-struct RowCondition {
-    code: Option<&'static str>,
-    enhanced: Option<&'static str>,
-    status: Option<(u16, u16)>,
-    text: Option<&'static str>,
-    regex: Option<&'static str>,
-    any_network: bool,
+enum RowCondition {
+    Code(&'static str),
+    Enhanced(&'static str),
+    /// Both ends included.
+    Status(u16, u16),
+    Says(&'static str),
+    Matches(&'static str),
+    AnyNetwork,
 }
-
-const ALWAYS: RowCondition =
-    RowCondition { code: None, enhanced: None, status: None, text: None, regex: None, any_network: false };
 
 /// No answer came. Every set begins with this.
-const UNANSWERED: &[Row] =
-    &[("network", RowCondition { any_network: true, ..ALWAYS }, Class::Transient, Blame::Provider)];
+const UNANSWERED: &[Row] = &[("network", &[RowCondition::AnyNetwork], Class::Transient, Blame::Provider)];
 
-const fn code(code: &'static str) -> RowCondition {
-    RowCondition { code: Some(code), ..ALWAYS }
-}
-
-const fn enhanced(code: &'static str) -> RowCondition {
-    RowCondition { enhanced: Some(code), ..ALWAYS }
-}
-
-const fn status(low: u16, high: u16) -> RowCondition {
-    RowCondition { status: Some((low, high)), ..ALWAYS }
-}
-
-const fn text(words: &'static str) -> RowCondition {
-    RowCondition { text: Some(words), ..ALWAYS }
-}
-
-const fn regex(pattern: &'static str) -> RowCondition {
-    RowCondition { regex: Some(pattern), ..ALWAYS }
-}
-
-impl RowCondition {
-    const fn and_enhanced(self, code: &'static str) -> RowCondition {
-        RowCondition { enhanced: Some(code), ..self }
-    }
-
-    const fn and_text(self, words: &'static str) -> RowCondition {
-        RowCondition { text: Some(words), ..self }
-    }
-
-    const fn and_regex(self, pattern: &'static str) -> RowCondition {
-        RowCondition { regex: Some(pattern), ..self }
-    }
-
-    fn condition(self) -> Condition {
-        Condition {
-            code: self.code.map(Into::into),
-            enhanced: self.enhanced.map(Into::into),
-            status: self.status,
-            text: self.text.map(Into::into),
-            regex: self.regex.map(compiled),
-            network: None,
-            any_network: self.any_network,
+/// All of them must hold.
+fn all_of(conditions: &[RowCondition]) -> Condition {
+    let mut when = Condition::default();
+    for condition in conditions {
+        match *condition {
+            RowCondition::Code(code) => when.code = Some(code.into()),
+            RowCondition::Enhanced(code) => when.enhanced = Some(code.into()),
+            RowCondition::Status(low, high) => when.status = Some((low, high)),
+            RowCondition::Says(words) => when.text = Some(words.into()),
+            RowCondition::Matches(pattern) => when.regex = Some(compiled(pattern)),
+            RowCondition::AnyNetwork => when.any_network = true,
         }
     }
+    when
 }
 
 /// An error that a provider names by a word: that word, its class, its blame.
@@ -179,7 +146,7 @@ fn set(name: &str, tables: &[&[Row]]) -> Vec<Rule> {
         .flatten()
         .map(|&(row, when, class, blame)| Rule {
             wait: (row == ses::DAILY_QUOTA).then_some(ses::DAILY_QUOTA_WAIT),
-            ..rule(name, row, when.condition(), class, blame)
+            ..rule(name, row, all_of(when), class, blame)
         })
         .collect()
 }

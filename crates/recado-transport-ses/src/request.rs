@@ -73,7 +73,8 @@ fn composed(email: &Email, job: &Job) -> Value {
 fn parts(email: &Email, job: &Job) -> Value {
     let text = |text: &str| json!({ "Data": text, "Charset": "UTF-8" });
     let bodies = [("Text", &email.text), ("Html", &email.html)];
-    let bodies = bodies.into_iter().filter_map(|(kind, body)| Some((kind.to_owned(), text(body.as_deref()?))));
+    let bodies =
+        bodies.into_iter().filter_map(|(kind, body)| Some((kind.to_owned(), text(body.as_deref()?))));
     json!({ "Simple": {
         "Subject": text(&email.subject),
         "Body": bodies.collect::<Value>(),

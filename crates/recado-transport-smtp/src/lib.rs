@@ -132,6 +132,6 @@ impl Transport for Smtp {
 
 impl fmt::Debug for Smtp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Smtp").field("config", &self.opener).finish_non_exhaustive()
+        f.debug_struct("Smtp").field("config", &self.opener.config).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,6 @@
 //! rules can tell it from the same code at RCPT: what looks final at the greeting may pass in an hour, and
 //! a login that was refused waits for a person.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use recado_core::{Fault, NetworkKind};
@@ -49,7 +48,7 @@ impl Capabilities {
 
 /// Opens connections to one relay.
 pub(crate) struct Opener {
-    config: SmtpConfig,
+    pub config: SmtpConfig,
     tls: Option<Tls>,
 }
 
@@ -140,12 +139,6 @@ impl Opener {
             Security::Opportunistic if offers.start_tls => Ok(self.tls.as_ref()),
             Security::Opportunistic | Security::ImplicitTls | Security::None => Ok(None),
         }
-    }
-}
-
-impl fmt::Debug for Opener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.config.fmt(f)
     }
 }
 

@@ -47,11 +47,10 @@ pub struct Http {
 
 impl Http {
     pub fn new(config: HttpConfig) -> Result<Self, ConfigError> {
-        let base = config.checked_base()?;
         let own_headers = config.checked_headers()?;
         let builder = HttpClient::builder(config.connect_timeout).default_headers(own_headers.clone());
         let client = HttpClient::new(builder, config.answer_wait)?;
-        Ok(Http { client, base, own_headers, secrets: config.secrets() })
+        Ok(Http { client, secrets: config.secrets(), base: config.base_url, own_headers })
     }
 
     pub(crate) fn base(&self) -> &Url {

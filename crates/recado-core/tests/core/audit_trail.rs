@@ -164,21 +164,9 @@ fn backoff_minutes_are_rounded_to_the_nearest() {
 #[test]
 fn what_a_person_does_to_a_provider_a_route_or_a_company_says_to_which_and_why() {
     let acts = [
-        (
-            AuditEvent::about_provider("ses", AuditKind::BreakerOpened, NOW),
-            "provider",
-            "ses",
-        ),
-        (
-            AuditEvent::about_route("email", AuditKind::RoutePaused, NOW),
-            "route",
-            "email",
-        ),
-        (
-            AuditEvent::about_company("acme", AuditKind::TenantTermsSet, NOW),
-            "companyId",
-            "acme",
-        ),
+        (AuditEvent::about_provider("ses", AuditKind::BreakerOpened, NOW), "provider", "ses"),
+        (AuditEvent::about_route("email", AuditKind::RoutePaused, NOW), "route", "email"),
+        (AuditEvent::about_company("acme", AuditKind::TenantTermsSet, NOW), "companyId", "acme"),
     ];
     for (act, field, name) in acts {
         let act = act.by(Some("ana")).reason("maintenance".to_owned());

@@ -110,7 +110,10 @@ fn t14_both_answers_are_put_on_record() {
     assert_eq!(audit.decision.retry_reason.as_deref(), Some("Retry 2 of 5"));
     let (refusal, audit) = ask_with(&tiss_policy(), "DUPLICATE_CLAIM", 1, middle());
     assert_eq!((audit.kind, audit.decision.should_retry), (AuditKind::ClaimRefused, Some(false)));
-    assert_eq!((audit.decision.retry_count, audit.decision.error_classification), (Some(1), Some(Class::Permanent)));
+    assert_eq!(
+        (audit.decision.retry_count, audit.decision.error_classification),
+        (Some(1), Some(Class::Permanent))
+    );
     assert_eq!(audit.decision.retry_reason.as_deref(), Some(&*refusal.retry_reason));
 }
 

@@ -236,7 +236,10 @@ fn a_job_whose_time_ran_out_while_it_waited_says_so_and_what_failed_last() {
     let reason = buried(transition).failure.reason;
     let words = "it was held back: circuit breaker OPEN: 5 failures; last failure: ";
     assert!(reason.as_str().contains(words), "{reason}");
-    assert!(audit.decision.retry_reason.unwrap().contains("it was held back: circuit breaker OPEN"), "on record, too");
+    assert!(
+        audit.decision.retry_reason.unwrap().contains("it was held back: circuit breaker OPEN"),
+        "on record, too"
+    );
 }
 
 #[test]

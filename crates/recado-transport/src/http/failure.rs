@@ -4,8 +4,8 @@
 //! speaks of sockets, names and certificates only.
 
 use std::error::Error;
-use std::io::ErrorKind::{self, BrokenPipe, ConnectionReset, InvalidData, UnexpectedEof};
 use std::io;
+use std::io::ErrorKind::{self, BrokenPipe, ConnectionReset, InvalidData, UnexpectedEof};
 use std::iter::successors;
 
 use recado_core::words::describe_tls_error;
