@@ -26,7 +26,8 @@ impl EventTally {
         let data = &event.data;
         let provider = data.origin.provider.as_deref().unwrap_or_default();
         let company = event.company_id.as_ref().map(|company| company.as_str()).unwrap_or_default();
-        let reason = data.origin.reason.as_deref().map(|reason| format!(": {}", clean(reason))).unwrap_or_default();
+        let reason =
+            data.origin.reason.as_deref().map(|reason| format!(": {}", clean(reason))).unwrap_or_default();
         match event.kind {
             EventKind::JobSent => self.route(event).sent += 1,
             EventKind::JobRetryScheduled => self.route(event).retried += 1,

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use recado_core::redact::{Speaker, redact};
 use recado_core::tiss_decision::{self, SubmissionFailure, TissDecision, TissErrorCode};
-use recado_core::{
-    Event, EventData, EventJob, EventKind, EventOutcome, Payload, Policy, Random, Timestamp,
-};
+use recado_core::{Event, EventData, EventJob, EventKind, EventOutcome, Payload, Policy, Random, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
 use recado_store::AuditLog;
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, Cause, Checksum, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId,
-    LastFailure, Payload, Priority, Progress, Reason, RouteName, Timestamp,
+    Attempt, Cause, Checksum, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId, LastFailure,
+    Payload, Priority, Progress, Reason, RouteName, Timestamp,
 };
 use rusqlite::Row;
 use rusqlite::types::{FromSql, ValueRef};

@@ -113,10 +113,7 @@ impl DeadLetterFilter {
     pub fn matches(&self, entry: &DeadLetter) -> bool {
         self.company.as_ref().is_none_or(|want| entry.company == *want)
             && self.route.as_ref().is_none_or(|want| entry.route == *want)
-            && self
-                .last_failure_code
-                .as_ref()
-                .is_none_or(|want| entry.failure.code.as_ref() == Some(want))
+            && self.last_failure_code.as_ref().is_none_or(|want| entry.failure.code.as_ref() == Some(want))
             && self.fingerprint.as_ref().is_none_or(|want| entry.failure.fingerprint == *want)
             && self.since.is_none_or(|since| entry.moved_at >= since)
             && self.until.is_none_or(|until| entry.moved_at < until)

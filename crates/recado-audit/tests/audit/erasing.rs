@@ -98,7 +98,8 @@ fn what_is_left_of_an_erased_record_are_the_bare_facts_and_who_acted() {
         panic!("not an event: {records:?}");
     };
     let mut left = batch[1].event.clone();
-    (left.claim_id, left.job_id, left.decision.error_message, left.decision.retry_reason) = ("".into(), None, None, None);
+    (left.claim_id, left.job_id, left.decision.error_message, left.decision.retry_reason) =
+        ("".into(), None, None, None);
     (left.user_id, left.correlation_id) = (None, None);
     assert_eq!((event, *erased_by), (&left, Some(4)));
     let query = Query { claim: Some("".into()), ..Query::default() };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use recado_camunda::{
-    Auth, Camunda7, Camunda8, EngineError, Limits, Mode, OAuth, OnRefusal, Rest, Rules, Secret,
-    Subscription, TYPE_DEFAULT, Worker,
+    Auth, Camunda7, Camunda8, EngineError, Limits, Mode, OAuth, OnRefusal, Rest, Rules, Secret, Subscription,
+    TYPE_DEFAULT, Worker,
 };
 use recado_config::{Level, Log, LogFormat};
 use recado_core::Random;

@@ -17,7 +17,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, EventOrigin, JobId, Timestamp};
+use recado_core::{
+    AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, EventOrigin, JobId, Timestamp,
+};
 use recado_observe::DeadLetterExit;
 use recado_store::{Discard, Discarded, JobSnapshot, StoreError};
 

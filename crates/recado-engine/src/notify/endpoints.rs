@@ -10,7 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::RwLock;
 use recado_core::random::UuidV7;
-use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, EventOrigin, Fault, Timestamp};
+use recado_core::{
+    AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, EventOrigin, Fault, Timestamp,
+};
 use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
 use recado_transport::Url;
 use recado_transport_webhook::{Endpoints, Secret, Target};

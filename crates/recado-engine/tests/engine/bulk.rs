@@ -276,7 +276,10 @@ async fn w3_many_are_discarded_with_a_reason_on_the_trail_of_each() {
         let trail = given.store.audit(&JobId::new(name).unwrap()).await.unwrap();
         let last = trail.last().unwrap();
         let words = format!("the domain is verified (bulk act {})", bulk.id);
-        assert_eq!((last.actor.as_deref(), last.decision.retry_reason.as_deref()), (Some("ana"), Some(&*words)));
+        assert_eq!(
+            (last.actor.as_deref(), last.decision.retry_reason.as_deref()),
+            (Some("ana"), Some(&*words))
+        );
     }
 }
 

@@ -55,7 +55,10 @@ async fn g3_a_permanent_failure_is_buried_after_one_attempt() {
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
     let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
-    assert_eq!((entry.cause, entry.failure.class, entry.failed_attempts), (Cause::Permanent, Class::Permanent, 1));
+    assert_eq!(
+        (entry.cause, entry.failure.class, entry.failed_attempts),
+        (Cause::Permanent, Class::Permanent, 1)
+    );
     assert_eq!(far_end.count(), 1);
 }
 

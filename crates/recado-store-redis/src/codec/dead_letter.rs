@@ -6,8 +6,7 @@
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, Job, LastFailure, Payload, Reason,
-    Timestamp,
+    Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, Job, LastFailure, Payload, Reason, Timestamp,
 };
 use recado_store::StoreError;
 use serde::{Deserialize, Serialize};
