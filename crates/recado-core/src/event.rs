@@ -56,7 +56,7 @@ pub struct Event {
 
 /// The fields of an event; each kind fills those that it has.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct EventData {
     #[serde(flatten)]
     pub job: EventJob,
@@ -64,8 +64,18 @@ pub struct EventData {
     pub status: Option<Box<str>>,
     #[serde(flatten)]
     pub outcome: EventOutcome,
-    #[serde(flatten)]
-    pub origin: EventOrigin,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint_id: Option<Box<str>>,
+    /// In a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u32>,
+    /// The person who acted, if a person did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Box<str>>,
     #[serde(flatten)]
     pub alert: EventAlert,
 }
@@ -101,19 +111,6 @@ sparse_struct! {
         pub next_retry_time: Option<Timestamp>,
         pub next_retry_delay_ms: Option<u64>,
         pub backoff_minutes: Option<u64>,
-    }
-}
-
-sparse_struct! {
-    /// The provider, the endpoint or the person behind an event, and the reason.
-    pub struct EventOrigin {
-        pub provider: Option<Box<str>>,
-        pub endpoint_id: Option<Box<str>>,
-        /// In a row.
-        pub failures: Option<u32>,
-        /// The person who acted, if a person did.
-        pub actor: Option<Box<str>>,
-        pub reason: Option<Box<str>>,
     }
 }
 

@@ -37,7 +37,7 @@ pub use checksum::{Checksum, Damage};
 pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
 pub use dead_letter::{Cause, DeadLetter, DeadLetterState, LastFailure};
 pub use engine_code::EngineCode;
-pub use event::{Event, EventAlert, EventData, EventJob, EventKind, EventOrigin, EventOutcome};
+pub use event::{Event, EventAlert, EventData, EventJob, EventKind, EventOutcome};
 pub use job::{Attempt, AttemptResult, Job, NewJob, Pin, Priority, Progress, RecipientResult, Status};
 pub use lease::{Lease, LeaseToken, LostLease};
 pub use outcome::{Fault, FaultKind, NetworkKind, Outcome, PartialDelivery, RefusedRecipient};

@@ -24,10 +24,9 @@ impl EventTally {
     /// Counts an event; returns words for one that deserves a line.
     pub fn hear(&mut self, event: &Event) -> Option<(Paint, String)> {
         let data = &event.data;
-        let provider = data.origin.provider.as_deref().unwrap_or_default();
+        let provider = data.provider.as_deref().unwrap_or_default();
         let company = event.company_id.as_ref().map(|company| company.as_str()).unwrap_or_default();
-        let reason =
-            data.origin.reason.as_deref().map(|reason| format!(": {}", clean(reason))).unwrap_or_default();
+        let reason = data.reason.as_deref().map(|reason| format!(": {}", clean(reason))).unwrap_or_default();
         match event.kind {
             EventKind::JobSent => self.route(event).sent += 1,
             EventKind::JobRetryScheduled => self.route(event).retried += 1,

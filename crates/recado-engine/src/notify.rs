@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use recado_core::{Event, EventAlert, EventData, EventKind, EventOrigin, NewJob, RouteName, Timestamp};
+use recado_core::{Event, EventAlert, EventData, EventKind, NewJob, RouteName, Timestamp};
 use recado_store::{JobStore, KeyValue, Namespace, StoreError};
 use serde_json::json;
 
@@ -68,7 +68,7 @@ impl Notifier {
         };
         let mut subscribers = self.endpoints.subscribers(company, event.kind);
         // It is being switched off: no use telling it so.
-        subscribers.retain(|endpoint| event.data.origin.endpoint_id.as_ref() != Some(&endpoint.id));
+        subscribers.retain(|endpoint| event.data.endpoint_id.as_ref() != Some(&endpoint.id));
         let expires_at = now.plus(self.job_ttl);
         let job = |endpoint: &str| callback(route, event, endpoint, now, expires_at);
         subscribers.iter().filter_map(|endpoint| job(&endpoint.id)).collect()
@@ -126,10 +126,7 @@ impl Notifier {
     pub(crate) async fn tell_that_the_store_failed(&self, node: &str, why: &str) {
         let now = self.clock.now();
         let data = EventData {
-            origin: EventOrigin {
-                reason: Some(format!("The store has failed and the process ends: {why}").into()),
-                ..EventOrigin::default()
-            },
+            reason: Some(format!("The store has failed and the process ends: {why}").into()),
             alert: EventAlert {
                 name: Some("store_broken".into()),
                 severity: Some("critical".into()),
@@ -182,9 +179,9 @@ pub(crate) fn warn_of(event: &Event) {
     tracing::warn!(
         event = event.kind.as_str(),
         companyId = event.company_id.as_ref().map(|company| company.as_str()),
-        endpointId = event.data.origin.endpoint_id.as_deref(),
-        provider = event.data.origin.provider.as_deref(),
-        reason = event.data.origin.reason.as_deref().or(event.data.outcome.last_error.as_deref()),
+        endpointId = event.data.endpoint_id.as_deref(),
+        provider = event.data.provider.as_deref(),
+        reason = event.data.reason.as_deref().or(event.data.outcome.last_error.as_deref()),
         "Needs attention"
     );
 }

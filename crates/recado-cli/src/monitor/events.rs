@@ -111,12 +111,12 @@ fn show(screen: &mut Screen, event: &Event) -> io::Result<()> {
         ("company", event.company_id.as_ref().map(|company| company.as_str().to_owned())),
         ("route", data.job.route.as_deref().map(str::to_owned)),
         ("job", data.job.job_id.as_deref().map(str::to_owned)),
-        ("endpoint", data.origin.endpoint_id.as_deref().map(str::to_owned)),
-        ("provider", data.origin.provider.as_deref().map(str::to_owned)),
+        ("endpoint", data.endpoint_id.as_deref().map(str::to_owned)),
+        ("provider", data.provider.as_deref().map(str::to_owned)),
         ("attempt", number(data.outcome.attempt)),
         ("cause", data.outcome.cause.map(|cause| cause.as_str().to_owned())),
         ("next", data.outcome.next_retry_time.map(|at| at.to_string())),
-        ("by", data.origin.actor.as_deref().map(str::to_owned)),
+        ("by", data.actor.as_deref().map(str::to_owned)),
         ("code", data.outcome.error_code.as_deref().map(str::to_owned)),
     ];
     let at = screen.painted(Paint::Faint, event.timestamp);
@@ -127,7 +127,7 @@ fn show(screen: &mut Screen, event: &Event) -> io::Result<()> {
             line.push_str(&format!("  {} {}", screen.painted(Paint::Faint, name), clean(&value)));
         }
     }
-    if let Some(words) = data.outcome.last_error.as_deref().or(data.origin.reason.as_deref()) {
+    if let Some(words) = data.outcome.last_error.as_deref().or(data.reason.as_deref()) {
         line.push_str(&format!("  {}", clean(words)));
     }
     screen.line(line)

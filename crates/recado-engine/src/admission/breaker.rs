@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use recado_core::breaker::{Admission, Breaker, BreakerChange, BreakerState, BreakerTerms};
 use recado_core::{
-    AuditEvent, Blame, Class, CompanyId, Event, EventData, EventKind, EventOrigin, EventOutcome, Failure,
-    Job, Timestamp, Verdict,
+    AuditEvent, Blame, Class, CompanyId, Event, EventData, EventKind, EventOutcome, Failure, Job, Timestamp,
+    Verdict,
 };
 use recado_observe::Fact;
 use recado_store::{Namespace, StoreError};
@@ -295,12 +295,9 @@ impl Gate {
         let data = EventData {
             status: Some(view.breaker.state.as_str().into()),
             outcome: EventOutcome { next_retry_time: view.breaker.next_probe_at, ..EventOutcome::default() },
-            origin: EventOrigin {
-                provider: Some(provider.name.clone()),
-                failures: u32::try_from(view.failures_in_window).ok(),
-                reason: view.breaker.reason.clone(),
-                ..EventOrigin::default()
-            },
+            provider: Some(provider.name.clone()),
+            failures: u32::try_from(view.failures_in_window).ok(),
+            reason: view.breaker.reason.clone(),
             ..EventData::default()
         };
         let event = Event::new(kind, None, &[&provider.name], now, data);

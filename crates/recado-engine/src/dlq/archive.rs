@@ -17,9 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{
-    AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, EventOrigin, JobId, Timestamp,
-};
+use recado_core::{AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, JobId, Timestamp};
 use recado_observe::DeadLetterExit;
 use recado_store::{Discard, Discarded, JobSnapshot, StoreError};
 
@@ -139,8 +137,7 @@ async fn tell_of_failure(dlq: &DeadLetters, error: &io::Error, told: &mut Option
         "the dead letter queue holds more than {max} entries and its archive cannot be written ({error}); nothing is \
          removed: make room, or replay and discard"
     );
-    let origin = EventOrigin { reason: Some(words.into()), ..EventOrigin::default() };
-    let data = EventData { origin, ..EventData::default() };
+    let data = EventData { reason: Some(words.into()), ..EventData::default() };
     let about = ["dlq-archive-failed", &hour.to_string()];
     dlq.notifier.announce(Event::once(EventKind::AlertFired, None, &about, now, data), now).await;
 }

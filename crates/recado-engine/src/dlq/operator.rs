@@ -1,7 +1,7 @@
 //! Acts of a person on one job: cancel, replay, discard. Each is on the audit trail with its actor.
 
 use recado_core::{
-    AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, EventOrigin, Job, JobId, Payload,
+    AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, Payload,
 };
 use recado_observe::{DeadLetterExit, Ending, Fact};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
@@ -45,12 +45,11 @@ impl DeadLetters {
 
     /// The events of an act.
     fn post_settle(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> PostSettle {
-        let origin = EventOrigin {
+        let data = EventData {
             actor: audit.actor.clone(),
             reason: audit.decision.retry_reason.clone(),
-            ..EventOrigin::default()
+            ..EventData::default()
         };
-        let data = EventData { origin, ..EventData::default() };
         let event = Event::about(job, kind, audit.timestamp, data);
         PostSettle::of_act(&self.notifier, &self.routes, job, event, audit.timestamp)
     }

@@ -14,9 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::{
-    CompanyId, Event, EventAlert, EventData, EventJob, EventKind, EventOrigin, EventOutcome, Timestamp,
-};
+use recado_core::{CompanyId, Event, EventAlert, EventData, EventJob, EventKind, EventOutcome, Timestamp};
 use recado_observe::alerts::{AlertChange, Change, Subject};
 use recado_observe::{AlertConfig, Alerts, AlertsState, Firing, Rule, Severity};
 use recado_store::{KeyValue, Namespace, StoreError};
@@ -219,11 +217,8 @@ fn event(change: &AlertChange) -> Event {
     let data = EventData {
         job: EventJob { route, ..EventJob::default() },
         outcome: EventOutcome { error_code, ..EventOutcome::default() },
-        origin: EventOrigin {
-            provider: named(matches!(alert.subject, Subject::Provider(_))),
-            reason: Some(alert.text.en.clone()),
-            ..EventOrigin::default()
-        },
+        provider: named(matches!(alert.subject, Subject::Provider(_))),
+        reason: Some(alert.text.en.clone()),
         alert: EventAlert {
             name: Some(alert.alert.clone()),
             severity: Some(alert.severity.as_str().into()),

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use recado_core::{
-    AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, EventOrigin, EventOutcome, Failure, Job,
-    Timestamp,
+    AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, EventOutcome, Failure, Job, Timestamp,
 };
 use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
 use serde::{Deserialize, Serialize};
@@ -103,7 +102,7 @@ impl Accounts {
                 blame: Some(failure.blame),
                 ..EventOutcome::default()
             },
-            origin: EventOrigin { provider: Some(provider.into()), ..EventOrigin::default() },
+            provider: Some(provider.into()),
             ..EventData::default()
         };
         Some((account, Event::about(job, EventKind::TokenExpired, now, data)))

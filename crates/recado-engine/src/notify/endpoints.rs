@@ -10,9 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::RwLock;
 use recado_core::random::UuidV7;
-use recado_core::{
-    AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, EventOrigin, Fault, Timestamp,
-};
+use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Fault, Timestamp};
 use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
 use recado_transport::Url;
 use recado_transport_webhook::{Endpoints, Secret, Target};
@@ -195,13 +193,12 @@ impl Endpoint {
     }
 
     fn disabled_event(&self, now: Timestamp) -> Event {
-        let origin = EventOrigin {
+        let data = EventData {
             endpoint_id: Some(self.id.clone()),
             failures: Some(self.failures),
             reason: self.disabled_reason.clone(),
-            ..EventOrigin::default()
+            ..EventData::default()
         };
-        let data = EventData { origin, ..EventData::default() };
         let since = self.enabled_at.unwrap_or(self.created_at).as_millis().to_string();
         let company = Some(self.company_id.clone());
         Event::once(EventKind::EndpointDisabled, company, &[&self.id, &since], now, data)

@@ -133,14 +133,14 @@ pub(crate) fn follow_up(
 }
 
 fn subject(event: &Event) -> String {
-    let EventData { job, outcome, origin, alert, .. } = &event.data;
+    let EventData { job, outcome, provider, endpoint_id, alert, .. } = &event.data;
     let about = [
         ("alert", alert.name.as_deref()),
         ("route", job.route.as_deref()),
-        ("provider", origin.provider.as_deref()),
+        ("provider", provider.as_deref()),
         ("error code", outcome.error_code.as_deref().filter(|_| alert.name.is_some())),
         ("company", event.company_id.as_ref().map(CompanyId::as_str)),
-        ("endpoint", origin.endpoint_id.as_deref()),
+        ("endpoint", endpoint_id.as_deref()),
     ];
     let about: Vec<_> =
         about.iter().filter_map(|(name, value)| Some(format!("{name} {}", (*value)?))).collect();
@@ -149,8 +149,8 @@ fn subject(event: &Event) -> String {
 
 /// The subject, why, and where to read on.
 fn message(event: &Event) -> String {
-    let EventData { outcome, origin, alert, .. } = &event.data;
-    let why = origin.reason.as_deref().or(outcome.last_error.as_deref());
+    let EventData { outcome, reason, alert, .. } = &event.data;
+    let why = reason.as_deref().or(outcome.last_error.as_deref());
     let subject = subject(event);
     let lines = [Some(&*subject), why, outcome.advice.as_deref(), alert.runbook.as_deref()];
     lines.into_iter().flatten().map(escaped).collect::<Vec<_>>().join("\n")

@@ -65,7 +65,7 @@ async fn w6_whoever_listens_hears_what_became_of_a_job() {
         Replay::Started
     );
     let third = listening.told.recv().await.unwrap();
-    assert_eq!((third.kind, third.data.origin.actor.as_deref()), (EventKind::JobReplayed, Some("ana")));
+    assert_eq!((third.kind, third.data.actor.as_deref()), (EventKind::JobReplayed, Some("ana")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
         }
     };
     assert_eq!(
-        (disabled.data.origin.failures, disabled.data.origin.endpoint_id.as_deref()),
+        (disabled.data.failures, disabled.data.endpoint_id.as_deref()),
         (Some(10), Some(&*endpoint.id))
     );
     let now = engine.notifier.endpoints.get(&endpoint.id).unwrap();

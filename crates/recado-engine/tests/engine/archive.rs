@@ -175,9 +175,7 @@ async fn while_the_archive_cannot_be_written_nothing_is_removed() {
     assert_eq!(dead_count(&given).await, 3);
     let mut told = Vec::new();
     while let Ok(event) = heard.told.try_recv() {
-        told.extend(
-            (event.kind == EventKind::AlertFired).then(|| event.data.origin.reason.clone()).flatten(),
-        );
+        told.extend((event.kind == EventKind::AlertFired).then(|| event.data.reason.clone()).flatten());
     }
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("cannot be written (no space left)"), "{told:?}");

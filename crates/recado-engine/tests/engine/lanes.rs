@@ -42,7 +42,7 @@ async fn f1_jobs_of_an_open_provider_wait_and_spend_no_attempt() {
             break event;
         }
     };
-    assert_eq!(opened.data.origin.provider.as_deref(), Some("mail"));
+    assert_eq!(opened.data.provider.as_deref(), Some("mail"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -125,9 +125,7 @@ fn words<T: Serialize>(values: impl IntoIterator<Item = T>) -> Object {
 mod tests {
     use std::collections::BTreeSet;
 
-    use recado_core::{
-        CompanyId, Event, EventAlert, EventData, EventJob, EventOrigin, EventOutcome, Timestamp,
-    };
+    use recado_core::{CompanyId, Event, EventAlert, EventData, EventJob, EventOutcome, Timestamp};
     use serde_json::Value;
 
     use super::*;
@@ -164,13 +162,11 @@ mod tests {
                 next_retry_delay_ms: Some(1),
                 backoff_minutes: Some(1),
             },
-            origin: EventOrigin {
-                provider: text(),
-                endpoint_id: text(),
-                failures: Some(1),
-                actor: text(),
-                reason: text(),
-            },
+            provider: text(),
+            endpoint_id: text(),
+            failures: Some(1),
+            actor: text(),
+            reason: text(),
             alert: EventAlert {
                 name: text(),
                 severity: text(),
