@@ -91,6 +91,20 @@ fn an_event_never_holds_the_payload() {
 }
 
 #[test]
+fn an_events_data_is_written_flat_and_in_the_order_of_older_versions() {
+    let exhausted = after(job(), judged("smtp", smtp("421", "busy")), &attempts(1)).0;
+    let event = heard(&exhausted).pop().unwrap();
+    let written = concat!(
+        r#"{"jobId":"123e4567-e89b-12d3-a456-426614174000","claimId":"123e4567-e89b-12d3-a456-426614174000","#,
+        r#""route":"email","userId":"user-7","correlationId":"corr-9","status":"failed","attempt":1,"#,
+        r#""retryCount":0,"errorCode":"421","lastError":"busy","errorClassification":"TRANSIENT","#,
+        r#""rule":"smtp/421","blame":"provider","cause":"EXHAUSTED"}"#
+    );
+    assert_eq!(serde_json::to_string(&event.data).unwrap(), written);
+    assert_eq!(serde_json::from_str::<recado_core::EventData>(written).unwrap(), event.data);
+}
+
+#[test]
 fn every_kind_is_found_by_its_name() {
     for kind in EventKind::ALL {
         assert_eq!(EventKind::parse(kind.as_str()), Some(kind));
