@@ -14,7 +14,7 @@ fn permits(guard: &Guard, ip: IpAddr) -> bool {
         IpAddr::V4(ip) => format!("https://{ip}/"),
         IpAddr::V6(ip) => format!("https://[{ip}]/"),
     };
-    guard.check_url(&url.parse().unwrap()).is_ok()
+    guard.check_url(&url.parse().expect("a URL")).is_ok()
 }
 
 const REFUSED_V4: [&str; 16] = [
