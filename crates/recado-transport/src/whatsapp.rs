@@ -123,7 +123,7 @@ impl Transport for Evolution {
     }
 }
 
-/// What is sent to one of Evolution's actions, beside the number.
+/// One of Evolution's actions, and the fields that it takes beside the number.
 struct Message<'a> {
     action: &'static str,
     fields: Vec<(&'static str, Cow<'a, str>)>,
