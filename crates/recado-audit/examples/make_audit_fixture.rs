@@ -13,9 +13,9 @@ fn entry(number: u64, kind: AuditKind, at: Timestamp) -> Entry {
     let mut event = AuditEvent::claim(&format!("guia-{number}"), "tiss-claims", kind, at);
     event.job_id = Some(format!("job-{number}").into());
     event.company_id = Some("acme".into());
-    event.error_message = Some("SERVICE_UNAVAILABLE".into());
-    event.error_classification = Some(Class::Transient);
-    event.rule = Some("tiss/service_unavailable".into());
+    event.decision.error_message = Some("SERVICE_UNAVAILABLE".into());
+    event.decision.error_classification = Some(Class::Transient);
+    event.decision.rule = Some("tiss/service_unavailable".into());
     let user = if number.is_multiple_of(2) { "maria" } else { "joão" };
     event.user_id = Some(user.into());
     event.correlation_id = Some(format!("order-{number}").into());

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
+use recado_core::{AuditEvent, AuditKind, Class, RetryDecision, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Hash;
@@ -116,6 +116,19 @@ pub(crate) struct Facts {
     route: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<Box<str>>,
+    #[serde(flatten, with = "DecisionFacts")]
+    decision: RetryDecision,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<Box<str>>,
+    /// Absent from records of older versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bulk_id: Option<Box<str>>,
+}
+
+/// The part of a decision that is under the chain's hash.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RetryDecision", rename_all = "camelCase")]
+struct DecisionFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
     #[serde(skip)]
@@ -134,8 +147,6 @@ pub(crate) struct Facts {
     retry_reason: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    actor: Option<Box<str>>,
 }
 
 /// The part that the chain only commits to. The salt goes with it, so that what is left tells nothing. Its texts are
@@ -169,8 +180,8 @@ impl<'e> Personal<&'e str> {
             job_id: event.job_id.as_deref(),
             user_id: event.user_id.as_deref(),
             correlation_id: event.correlation_id.as_deref(),
-            error_message: event.error_message.as_deref(),
-            retry_reason: event.retry_reason.as_deref(),
+            error_message: event.decision.error_message.as_deref(),
+            retry_reason: event.decision.retry_reason.as_deref(),
             erased_by: None,
         }
     }
@@ -183,8 +194,11 @@ impl Personal<Box<str>> {
             job_id: self.job_id,
             user_id: self.user_id,
             correlation_id: self.correlation_id,
-            error_message: self.error_message,
-            retry_reason: self.retry_reason,
+            decision: RetryDecision {
+                error_message: self.error_message,
+                retry_reason: self.retry_reason,
+                ..facts.decision
+            },
             ..facts
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use recado_core::{AuditKind, Class, Timestamp};
+use recado_core::{AuditKind, Class, RetryDecision, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Hash;
@@ -116,12 +116,13 @@ fn count_by_kind(segment: &Segment) -> Result<Vec<KindCount>, Error> {
         let Ok(Record { content: Content::Event { event, .. }, .. }) = Record::read(raw.bytes) else {
             continue;
         };
-        let group = format!("{:?}", (&event.route, event.kind, event.error_classification, &event.rule));
+        let RetryDecision { error_classification, rule, .. } = event.decision;
+        let group = format!("{:?}", (&event.route, event.kind, error_classification, &rule));
         let analysed = groups.entry(group).or_insert(KindCount {
             route: event.route,
             kind: event.kind,
-            error_classification: event.error_classification,
-            rule: event.rule,
+            error_classification,
+            rule,
             records: 0,
         });
         analysed.records += 1;

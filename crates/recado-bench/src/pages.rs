@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use recado_core::{
     Attempt, AttemptResult, BodyHash, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId,
-    Payload, Priority, Progress, Reason, RouteName, Status, Timestamp,
+    LastFailure, Payload, Priority, Progress, Reason, RouteName, Status, Timestamp,
 };
 use recado_engine::{Carrier, Clock, SystemClock};
 use recado_store::{JobSnapshot, SnapshotState, Store};
@@ -203,18 +203,20 @@ fn entry(nth: usize, job: &Job) -> Result<DeadLetter, Failed> {
         original_data: job.data.clone(),
         corrected_data: None,
         failed_attempts: 1,
-        last_failure_reason: Reason::new(reason)?,
-        last_failure_code: Some(code.into()),
-        last_failure_at: job.enqueued_at,
+        failure: LastFailure {
+            fingerprint: recado_core::dead_letter::fingerprint(&job.route, Some(code), &Reason::new(reason)?),
+            reason: Reason::new(reason)?,
+            code: Some(code.into()),
+            at: job.enqueued_at,
+            class: Class::Permanent,
+            stack_trace: None,
+        },
         enqueued_at: job.enqueued_at,
         moved_at: job.enqueued_at,
         ttl: Duration::from_secs(7 * 86_400),
         user_id: None,
         correlation_id: job.correlation_id.clone(),
-        class: Class::Permanent,
-        stack_trace: None,
         attempts: vec![attempt],
-        fingerprint: recado_core::dead_letter::fingerprint(&job.route, Some(code), &Reason::new(reason)?),
         cause: Cause::Permanent,
         state: DeadLetterState::Dead,
         checksum: None,

@@ -70,7 +70,7 @@ impl Auth {
     /// Forgets a token that was refused, unless there is a newer one already.
     pub(crate) async fn forget(&self, refused: &Secret) {
         if let Auth::OAuth(oauth) = self {
-            oauth.kept.lock().await.take_if(|kept| kept.token.reveal() == refused.reveal());
+            oauth.kept.lock().await.take_if(|(token, _)| token.reveal() == refused.reveal());
         }
     }
 }
@@ -82,13 +82,8 @@ pub struct OAuth {
     client_id: String,
     client_secret: Secret,
     audience: Option<String>,
-    kept: Mutex<Option<Kept>>,
-}
-
-#[derive(Debug)]
-struct Kept {
-    token: Secret,
-    usable_until: Instant,
+    /// The token, and the time until which it serves.
+    kept: Mutex<Option<(Secret, Instant)>>,
 }
 
 #[derive(Deserialize)]
@@ -115,15 +110,15 @@ impl OAuth {
 
     async fn token(&self, http: &Client) -> Result<Secret, EngineError> {
         let mut kept = self.kept.lock().await;
-        if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.usable_until) {
-            return Ok(kept.token.clone());
+        if let Some((token, _)) = kept.as_ref().filter(|(_, until)| Instant::now() < *until) {
+            return Ok(token.clone());
         }
         let granted = self.fetch(http).await?;
         let life = Duration::from_secs(granted.expires_in.unwrap_or(TOKEN_LIFE_DEFAULT_SECONDS));
         // A token that lives for a minute or less would otherwise never be used twice.
         let margin = TOKEN_MARGIN.min(life / 2);
         let token = Secret::new(granted.access_token);
-        *kept = Some(Kept { token: token.clone(), usable_until: Instant::now() + (life - margin) });
+        *kept = Some((token.clone(), Instant::now() + (life - margin)));
         Ok(token)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fastrand::Rng;
+use recado_core::Random;
 
 /// Doubling backoff up to a cap, half of each left to chance so that workers do not return in step.
 #[derive(Debug)]
@@ -17,10 +17,10 @@ impl Backoff {
         Backoff { first, cap, next: first }
     }
 
-    pub fn next(&mut self, chance: &mut Rng) -> Duration {
+    pub fn next(&mut self, random: &Random) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.cap);
-        pause.mul_f64(0.5 + chance.f64() / 2.0)
+        random.jitter(pause)
     }
 
     /// Forgets the pause; returns true if there was one.
@@ -39,15 +39,15 @@ mod tests {
     fn pauses_double_up_to_the_cap_and_start_over_after_a_success() {
         let (first, cap) = (Duration::from_millis(500), Duration::from_secs(30));
         let mut backoff = Backoff::new(first, cap);
-        let mut chance = Rng::with_seed(7);
+        let random = Random::from_seed(7);
         let mut due = first;
         for _ in 0..10 {
-            let pause = backoff.next(&mut chance);
+            let pause = backoff.next(&random);
             assert!((due / 2..=due).contains(&pause), "{pause:?} where {due:?} was due");
             due = (due * 2).min(cap);
         }
         assert_eq!(due, cap);
         assert!(backoff.reset() && !backoff.reset());
-        assert!(backoff.next(&mut chance) <= first);
+        assert!(backoff.next(&random) <= first);
     }
 }

@@ -39,7 +39,6 @@ pub use auth::{Auth, OAuth, Secret};
 pub use camunda7::Camunda7;
 pub use camunda8::Camunda8;
 pub use engine::{ProcessEngine, Received, Report, Subscription, Task};
-pub use fastrand::Rng as Chance;
 pub use rest::{EngineError, Rest};
 pub use rules::{Mode, OnRefusal, Rules};
 pub use source::{DecisionSource, NoDecision};

@@ -15,8 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fastrand::Rng;
-use parking_lot::Mutex;
+use recado_core::Random;
 use recado_wire::decisions::{Decision, DecisionErrorCode, DecisionRequest};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -67,7 +66,7 @@ struct TaskHandler {
     /// True if the last question to Recado got no decision.
     undecided: AtomicBool,
     decides_again: Notify,
-    chance: Mutex<Rng>,
+    random: Random,
 }
 
 impl Worker {
@@ -76,7 +75,7 @@ impl Worker {
         source: impl DecisionSource + 'static,
         rules: Rules,
         limits: Limits,
-        chance: Rng,
+        random: Random,
     ) -> Self {
         let handler = TaskHandler {
             engine: Box::new(engine),
@@ -86,7 +85,7 @@ impl Worker {
             memory: UnreportedDecisions::default(),
             undecided: AtomicBool::new(false),
             decides_again: Notify::new(),
-            chance: Mutex::new(chance),
+            random,
         };
         Worker {
             handler: Arc::new(handler),
@@ -240,7 +239,7 @@ impl TaskHandler {
     }
 
     fn pause(&self, backoff: &mut Backoff) -> Duration {
-        backoff.next(&mut self.chance.lock())
+        backoff.next(&self.random)
     }
 }
 

@@ -6,159 +6,108 @@ use serde::{Deserialize, Serialize};
 
 use crate::classify::{Class, Failure};
 use crate::job::Job;
+use crate::named_enum::named_enum;
+use crate::sparse_struct::sparse_struct;
 use crate::values::name::CompanyId;
 use crate::values::time::Timestamp;
 
-macro_rules! audit_kinds {
-    ($($(#[$doc:meta])* $kind:ident = $text:literal $(=> $steps:tt)?,)*) => {
-        /// The subject of a record. A failure's record stands for several events at once: see [`AuditKind::events`].
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-        pub enum AuditKind {
-            $($(#[$doc])* #[serde(rename = $text)] $kind,)*
-        }
-
-        impl AuditKind {
-            pub const ALL: [AuditKind; [$($text),*].len()] = [$(AuditKind::$kind,)*];
-
-            /// Returns the kind as stores, files and the API write it.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(AuditKind::$kind => $text,)*
-                }
-            }
-
-            /// Returns the steps that a record of this kind covers, in the order they happened.
-            pub fn events(self) -> &'static [AuditStep] {
-                use AuditStep::*;
-                match self {
-                    $(AuditKind::$kind => audit_kinds!(@steps $kind $($steps)?),)*
-                }
-            }
-        }
-    };
-    (@steps $kind:ident) => {
-        &[$kind]
-    };
-    (@steps $kind:ident $steps:tt) => {
-        &$steps
-    };
+named_enum! {
+    /// The subject of a record. A failure's record stands for several steps at once: see [`AuditKind::events`].
+    pub enum AuditKind {
+        Delivered = "DELIVERED",
+        RetryScheduled = "RETRY_SCHEDULED",
+        Buried = "BURIED",
+        LeaseLost = "LEASE_LOST",
+        /// A process engine asked what to do about a claim.
+        ClaimRetry = "CLAIM_RETRY",
+        ClaimRefused = "CLAIM_REFUSED",
+        Cancelled = "CANCELLED",
+        Replayed = "REPLAYED",
+        Discarded = "DISCARDED",
+        /// A dead letter's time ended.
+        DeadLetterExpired = "DEAD_LETTER_EXPIRED",
+        /// A person opened or closed a breaker.
+        BreakerOpened = "BREAKER_OPENED",
+        BreakerClosed = "BREAKER_CLOSED",
+        ProviderPaused = "PROVIDER_PAUSED",
+        ProviderResumed = "PROVIDER_RESUMED",
+        RoutePaused = "ROUTE_PAUSED",
+        RouteResumed = "ROUTE_RESUMED",
+        TenantPaused = "TENANT_PAUSED",
+        TenantResumed = "TENANT_RESUMED",
+        /// Its weight or its bound.
+        TenantTermsSet = "TENANT_TERMS_SET",
+        /// A person lifted a hold that an answer from outside had imposed.
+        HoldLifted = "HOLD_LIFTED",
+        /// There were too many: the oldest went to the archive.
+        DeadLetterArchived = "DEAD_LETTER_ARCHIVED",
+        /// It came back from an archive.
+        DeadLetterImported = "DEAD_LETTER_IMPORTED",
+        /// Many were replayed or discarded at once.
+        BulkStarted = "BULK_STARTED",
+        BulkEnded = "BULK_ENDED",
+        /// Personal data was removed from other records of the trail. Only the trail's files hold this kind.
+        PersonalDataErased = "PERSONAL_DATA_ERASED",
+        /// An operator's act on a webhook endpoint; `claimId` is the endpoint's id.
+        EndpointAdded = "ENDPOINT_ADDED",
+        EndpointChanged = "ENDPOINT_CHANGED",
+        EndpointSecretRotated = "ENDPOINT_SECRET_ROTATED",
+        EndpointEnabled = "ENDPOINT_ENABLED",
+        /// By an operator, or because deliveries to it kept failing.
+        EndpointDisabled = "ENDPOINT_DISABLED",
+        EndpointRemoved = "ENDPOINT_REMOVED",
+        EndpointTested = "ENDPOINT_TESTED",
+        /// A provider refused a company's credential.
+        AccountMarked = "ACCOUNT_MARKED",
+        AccountCleared = "ACCOUNT_CLEARED",
+        /// The API showed payloads of jobs or dead letters.
+        PayloadRead = "PAYLOAD_READ",
+        DeadLettersExported = "DEAD_LETTERS_EXPORTED",
+        /// The API showed the records of one person.
+        PersonalDataRead = "PERSONAL_DATA_READ",
+    }
 }
 
-audit_kinds! {
-    Delivered = "DELIVERED",
-    RetryScheduled = "RETRY_SCHEDULED" => [ErrorAnalysed, BackoffCalculated, RetryScheduled, RetryDecided],
-    Buried = "BURIED" => [ErrorAnalysed, RetryDecided, Buried],
-    LeaseLost = "LEASE_LOST",
-    /// A process engine asked what to do about a claim.
-    ClaimRetry = "CLAIM_RETRY" => [ErrorAnalysed, BackoffCalculated, RetryScheduled, RetryDecided],
-    ClaimRefused = "CLAIM_REFUSED" => [ErrorAnalysed, RetryDecided],
-    Cancelled = "CANCELLED",
-    Replayed = "REPLAYED",
-    Discarded = "DISCARDED",
-    /// A dead letter's time ended.
-    DeadLetterExpired = "DEAD_LETTER_EXPIRED",
-    /// A person opened or closed a breaker.
-    BreakerOpened = "BREAKER_OPENED",
-    BreakerClosed = "BREAKER_CLOSED",
-    ProviderPaused = "PROVIDER_PAUSED",
-    ProviderResumed = "PROVIDER_RESUMED",
-    RoutePaused = "ROUTE_PAUSED",
-    RouteResumed = "ROUTE_RESUMED",
-    TenantPaused = "TENANT_PAUSED",
-    TenantResumed = "TENANT_RESUMED",
-    /// Its weight or its bound.
-    TenantTermsSet = "TENANT_TERMS_SET",
-    /// A person lifted a hold that an answer from outside had imposed.
-    HoldLifted = "HOLD_LIFTED",
-    /// There were too many: the oldest went to the archive.
-    DeadLetterArchived = "DEAD_LETTER_ARCHIVED",
-    /// It came back from an archive.
-    DeadLetterImported = "DEAD_LETTER_IMPORTED",
-    /// Many were replayed or discarded at once.
-    BulkStarted = "BULK_STARTED",
-    BulkEnded = "BULK_ENDED",
-    /// Personal data was removed from other records of the trail. Only the trail's files hold this kind.
-    PersonalDataErased = "PERSONAL_DATA_ERASED",
-    /// An operator's act on a webhook endpoint; `claimId` is the endpoint's id.
-    EndpointAdded = "ENDPOINT_ADDED",
-    EndpointChanged = "ENDPOINT_CHANGED",
-    EndpointSecretRotated = "ENDPOINT_SECRET_ROTATED",
-    EndpointEnabled = "ENDPOINT_ENABLED",
-    /// By an operator, or because deliveries to it kept failing.
-    EndpointDisabled = "ENDPOINT_DISABLED",
-    EndpointRemoved = "ENDPOINT_REMOVED",
-    EndpointTested = "ENDPOINT_TESTED",
-    /// A provider refused a company's credential.
-    AccountMarked = "ACCOUNT_MARKED",
-    AccountCleared = "ACCOUNT_CLEARED",
-    /// The API showed payloads of jobs or dead letters.
-    PayloadRead = "PAYLOAD_READ",
-    DeadLettersExported = "DEAD_LETTERS_EXPORTED",
-    /// The API showed the records of one person.
-    PersonalDataRead = "PERSONAL_DATA_READ",
-}
-
-macro_rules! audit_steps {
-    ($($step:ident,)*) => {
-        /// The single steps of a retry decision, and the acts of people beside them.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-        #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-        pub enum AuditStep {
-            $($step,)*
-        }
-
-        impl AuditStep {
-            pub const ALL: &'static [AuditStep] = &[$(AuditStep::$step,)*];
-        }
-    };
-}
-
-audit_steps! {
+/// A single step of a retry decision, or an act of a person.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum AuditStep {
     ErrorAnalysed,
     BackoffCalculated,
-    RetryScheduled,
     RetryDecided,
-    Delivered,
-    Buried,
-    LeaseLost,
-    Cancelled,
-    Replayed,
-    Discarded,
-    DeadLetterExpired,
-    BreakerOpened,
-    BreakerClosed,
-    ProviderPaused,
-    ProviderResumed,
-    RoutePaused,
-    RouteResumed,
-    TenantPaused,
-    TenantResumed,
-    TenantTermsSet,
-    HoldLifted,
-    DeadLetterArchived,
-    DeadLetterImported,
-    BulkStarted,
-    BulkEnded,
-    PersonalDataErased,
-    EndpointAdded,
-    EndpointChanged,
-    EndpointSecretRotated,
-    EndpointEnabled,
-    EndpointDisabled,
-    EndpointRemoved,
-    EndpointTested,
-    AccountMarked,
-    AccountCleared,
-    PayloadRead,
-    DeadLettersExported,
-    PersonalDataRead,
+    /// The step that its record is called after.
+    #[serde(untagged)]
+    Named(AuditKind),
+}
+
+impl AuditStep {
+    /// Every step that a record may stand for.
+    pub fn all() -> impl Iterator<Item = AuditStep> {
+        let retry = AuditKind::RetryScheduled.events();
+        let others = AuditKind::ALL.into_iter().filter(|kind| {
+            !matches!(kind, AuditKind::RetryScheduled | AuditKind::ClaimRetry | AuditKind::ClaimRefused)
+        });
+        retry.into_iter().chain(others.map(AuditStep::Named))
+    }
 }
 
 impl AuditKind {
+    /// Returns the steps that a record of this kind covers, in the order they happened.
+    pub fn events(self) -> Vec<AuditStep> {
+        use AuditStep::{BackoffCalculated, ErrorAnalysed, Named, RetryDecided};
+        match self {
+            AuditKind::RetryScheduled | AuditKind::ClaimRetry => {
+                vec![ErrorAnalysed, BackoffCalculated, Named(AuditKind::RetryScheduled), RetryDecided]
+            }
+            AuditKind::Buried => vec![ErrorAnalysed, RetryDecided, Named(self)],
+            AuditKind::ClaimRefused => vec![ErrorAnalysed, RetryDecided],
+            _ => vec![Named(self)],
+        }
+    }
+
     /// Returns true when the record is of a read, which changed nothing.
     pub fn is_read(self) -> bool {
-        use AuditKind as K;
-        matches!(self, K::PayloadRead | K::DeadLettersExported | K::PersonalDataRead)
+        matches!(self, AuditKind::PayloadRead | AuditKind::DeadLettersExported | AuditKind::PersonalDataRead)
     }
 }
 
@@ -185,27 +134,29 @@ pub struct AuditEvent {
     /// The provider that an act concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_message: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_count: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_classification: Option<Class>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff_minutes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_retry_time: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub should_retry: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_reason: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule: Option<Box<str>>,
+    #[serde(flatten)]
+    pub decision: RetryDecision,
     /// The person who acted, if a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<Box<str>>,
+    /// The bulk act that it belongs to; absent from records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk_id: Option<Box<str>>,
+}
+
+sparse_struct! {
+    /// The failure that was analysed and the decision about it; an act of a person has a reason alone.
+    pub struct RetryDecision {
+        pub attempt: Option<u32>,
+        pub error_message: Option<Box<str>>,
+        pub retry_count: Option<u32>,
+        pub error_classification: Option<Class>,
+        pub backoff_minutes: Option<u64>,
+        pub next_retry_time: Option<Timestamp>,
+        pub should_retry: Option<bool>,
+        pub retry_reason: Option<Box<str>>,
+        pub rule: Option<Box<str>>,
+    }
 }
 
 impl AuditEvent {
@@ -220,6 +171,11 @@ impl AuditEvent {
     }
 
     pub fn claim(claim_id: &str, route: &str, kind: AuditKind, now: Timestamp) -> Self {
+        let should_retry = match kind {
+            AuditKind::RetryScheduled | AuditKind::ClaimRetry => Some(true),
+            AuditKind::Buried | AuditKind::ClaimRefused => Some(false),
+            _ => None,
+        };
         AuditEvent {
             timestamp: now,
             kind,
@@ -230,20 +186,9 @@ impl AuditEvent {
             correlation_id: None,
             route: route.into(),
             provider: None,
-            attempt: None,
-            error_message: None,
-            retry_count: None,
-            error_classification: None,
-            backoff_minutes: None,
-            next_retry_time: None,
-            should_retry: match kind {
-                AuditKind::RetryScheduled | AuditKind::ClaimRetry => Some(true),
-                AuditKind::Buried | AuditKind::ClaimRefused => Some(false),
-                _ => None,
-            },
-            retry_reason: None,
-            rule: None,
+            decision: RetryDecision { should_retry, ..RetryDecision::default() },
             actor: None,
+            bulk_id: None,
         }
     }
 
@@ -273,30 +218,30 @@ impl AuditEvent {
     }
 
     pub fn attempt(mut self, number: u32) -> Self {
-        self.attempt = Some(number);
+        self.decision.attempt = Some(number);
         self
     }
 
     pub fn failure(mut self, failure: &Failure) -> Self {
-        self.error_message = Some(failure.reason.as_str().into());
-        self.error_classification = Some(failure.class);
-        self.rule = Some(failure.rule.clone());
+        self.decision.error_message = Some(failure.reason.as_str().into());
+        self.decision.error_classification = Some(failure.class);
+        self.decision.rule = Some(failure.rule.clone());
         self
     }
 
     pub fn retry_count(mut self, count: u32) -> Self {
-        self.retry_count = Some(count);
+        self.decision.retry_count = Some(count);
         self
     }
 
     pub fn backoff(mut self, delay: Duration, at: Timestamp) -> Self {
-        self.backoff_minutes = Some(whole_minutes(delay));
-        self.next_retry_time = Some(at);
+        self.decision.backoff_minutes = Some(whole_minutes(delay));
+        self.decision.next_retry_time = Some(at);
         self
     }
 
     pub fn reason(mut self, reason: String) -> Self {
-        self.retry_reason = Some(reason.into());
+        self.decision.retry_reason = Some(reason.into());
         self
     }
 

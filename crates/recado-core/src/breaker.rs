@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::named_enum::named_enum;
 use crate::values::time::Timestamp;
 
 /// Configuration of a provider's breaker.
@@ -50,22 +51,13 @@ impl BreakerTerms {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum BreakerState {
-    #[default]
-    Closed,
-    Open,
-    HalfOpen,
-}
-
-impl BreakerState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BreakerState::Closed => "CLOSED",
-            BreakerState::Open => "OPEN",
-            BreakerState::HalfOpen => "HALF_OPEN",
-        }
+named_enum! {
+    #[derive(Default)]
+    pub enum BreakerState {
+        #[default]
+        Closed = "CLOSED",
+        Open = "OPEN",
+        HalfOpen = "HALF_OPEN",
     }
 }
 
@@ -253,26 +245,25 @@ impl Breaker {
 
     /// Opens the breaker by hand; it stays open until it is closed by hand.
     pub fn hold_open(&mut self, why: &str, now: Timestamp) -> Option<BreakerChange> {
-        let was = self.state;
-        if was != BreakerState::Open {
-            self.enter_state(BreakerState::Open, now);
-        }
         self.held_open = true;
-        self.next_probe_at = None;
-        self.reason = Some(why.into());
-        (was != BreakerState::Open).then_some(BreakerChange::Opened)
+        self.set_by_hand(BreakerState::Open, why, now).then_some(BreakerChange::Opened)
     }
 
     /// Closes the breaker by hand.
     pub fn close(&mut self, why: &str, now: Timestamp) -> Option<BreakerChange> {
-        let was = self.state;
-        if was != BreakerState::Closed {
-            self.enter_state(BreakerState::Closed, now);
-        }
         self.held_open = false;
-        self.next_probe_at = None;
         self.failures.clear();
+        self.set_by_hand(BreakerState::Closed, why, now).then_some(BreakerChange::Closed)
+    }
+
+    /// Returns true if that changed its state.
+    fn set_by_hand(&mut self, state: BreakerState, why: &str, now: Timestamp) -> bool {
+        let changes = self.state != state;
+        if changes {
+            self.enter_state(state, now);
+        }
+        self.next_probe_at = None;
         self.reason = Some(why.into());
-        (was != BreakerState::Closed).then_some(BreakerChange::Closed)
+        changes
     }
 }

@@ -6,33 +6,22 @@
 use std::fmt;
 use std::hash::Hasher;
 
-use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use crate::dead_letter::DeadLetter;
 use crate::job::{Job, NewJob};
-use crate::values::payload::Payload;
+use crate::named_enum::named_enum;
+use crate::values::payload::{Payload, write_texts};
 
-/// The part of a stored job that no longer matches its checksum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Damage {
-    /// Its ids, its company or its route: no correction can repair that.
-    Identity,
-    /// The data that would be sent.
-    Data,
-    /// The data that was accepted, where corrected data would be sent.
-    OriginalData,
-}
-
-impl Damage {
-    /// The name that archives and the API use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Damage::Identity => "identity",
-            Damage::Data => "data",
-            Damage::OriginalData => "originalData",
-        }
+named_enum! {
+    /// The part of a stored job that no longer matches its checksum.
+    pub enum Damage {
+        /// Its ids, its company or its route: no correction can repair that.
+        Identity = "identity",
+        /// The data that would be sent.
+        Data = "data",
+        /// The data that was accepted, where corrected data would be sent.
+        OriginalData = "originalData",
     }
 }
 
@@ -171,16 +160,7 @@ fn identity([id, route, company]: [&str; 3], [user, correlation]: [&Option<Box<s
 /// The checksum of some texts in this order. Its keys are fixed because sums are stored.
 pub fn sum_of(parts: &[Option<&str>]) -> u32 {
     let mut hasher = SipHasher13::new_with_keys(0x7265_6361_646f_2032, 0x6368_6563_6b73_756d);
-    for part in parts {
-        match part {
-            None => hasher.write_u8(0),
-            Some(text) => {
-                hasher.write_u8(1);
-                hasher.write_u64(text.len() as u64);
-                hasher.write(text.as_bytes());
-            }
-        }
-    }
+    write_texts(&mut hasher, parts);
     hasher.finish() as u32
 }
 

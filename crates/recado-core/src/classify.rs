@@ -9,54 +9,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use regex::Regex;
-use serde::{Deserialize, Serialize};
 
 use crate::engine_code::EngineCode;
+use crate::named_enum::named_enum;
 use crate::outcome::{Fault, FaultKind, NetworkKind, Outcome};
 use crate::rules::RuleSet;
 use crate::values::payload::Payload;
 use crate::values::reason::Reason;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Class {
-    Transient,
-    Permanent,
-    RateLimit,
-    Unknown,
+named_enum! {
+    pub enum Class {
+        Transient = "TRANSIENT",
+        Permanent = "PERMANENT",
+        RateLimit = "RATE_LIMIT",
+        Unknown = "UNKNOWN",
+    }
 }
 
 impl Class {
     pub fn is_retryable(self) -> bool {
         self != Class::Permanent
     }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Class::Transient => "TRANSIENT",
-            Class::Permanent => "PERMANENT",
-            Class::RateLimit => "RATE_LIMIT",
-            Class::Unknown => "UNKNOWN",
-        }
-    }
 }
 
-/// The party at fault. Only the provider's own failures count towards its breaker.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Blame {
-    Message,
-    Credential,
-    Provider,
-}
-
-impl Blame {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Blame::Message => "message",
-            Blame::Credential => "credential",
-            Blame::Provider => "provider",
-        }
+named_enum! {
+    /// The party at fault. Only the provider's own failures count towards its breaker.
+    pub enum Blame {
+        Message = "message",
+        Credential = "credential",
+        Provider = "provider",
     }
 }
 
@@ -190,6 +171,24 @@ pub struct Failure {
     pub stack_trace: Option<Box<str>>,
 }
 
+impl Failure {
+    /// Makes a failure that Recado names itself and that no provider is to blame for.
+    pub fn of_engine(class: Class, code: EngineCode, words: &str, rule: &str) -> Self {
+        Failure {
+            class,
+            code: Some(code.as_str().into()),
+            reason: Reason::of(words),
+            rule: rule.into(),
+            blame: Blame::Message,
+            retry_after: None,
+            asked_wait: None,
+            uncertain: false,
+            invalid_payload: false,
+            stack_trace: None,
+        }
+    }
+}
+
 impl Classifier {
     pub fn verdict(&self, outcome: Outcome) -> Verdict {
         match outcome {
@@ -274,20 +273,13 @@ fn code_of(fault: &Fault) -> Option<Box<str>> {
 }
 
 fn reason_of(fault: &Fault) -> Reason {
-    match (&fault.code, fault.kind) {
-        (Some(code), _) => {
-            Reason::or(&fault.text, format_args!("the provider answered {code} and nothing more"))
-        }
-        (None, FaultKind::Network(kind)) => {
-            Reason::or(&fault.text, format_args!("network failure: {}", kind.as_str()))
-        }
-        (None, FaultKind::Panic) => Reason::or(&fault.text, format_args!("the transport panicked")),
-        (None, FaultKind::Shortage) => Reason::or(&fault.text, format_args!("this process lacks a resource")),
-        (None, FaultKind::InvalidPayload) => {
-            Reason::or(&fault.text, format_args!("the payload cannot be read"))
-        }
-        (None, FaultKind::Answer) => {
-            Reason::or(&fault.text, format_args!("the provider refused without saying why"))
-        }
-    }
+    let unsaid = || match (&fault.code, fault.kind) {
+        (Some(code), _) => format!("the provider answered {code} and nothing more"),
+        (None, FaultKind::Network(kind)) => format!("network failure: {}", kind.as_str()),
+        (None, FaultKind::Panic) => "the transport panicked".to_owned(),
+        (None, FaultKind::Shortage) => "this process lacks a resource".to_owned(),
+        (None, FaultKind::InvalidPayload) => "the payload cannot be read".to_owned(),
+        (None, FaultKind::Answer) => "the provider refused without saying why".to_owned(),
+    };
+    Reason::new(&fault.text).unwrap_or_else(|_| Reason::of(&unsaid()))
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::checksum::Checksum;
 use crate::classify::Class;
 use crate::job::{Attempt, Job, remember};
+use crate::named_enum::named_enum;
 use crate::transition::Burial;
 use crate::values::name::{CompanyId, JobId, RouteName};
 use crate::values::payload::Payload;
@@ -19,46 +18,27 @@ pub const DEAD_LETTER_TTL_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 
 /// Shortest time that an entry is kept after its replay was cancelled.
 pub const RECALLED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Cause {
-    /// Every attempt the policy allows was spent.
-    Exhausted,
-    /// A permanent failure.
-    Permanent,
-    /// The next try would have come after the job's time.
-    Expired,
-    /// The payload cannot be turned into a request.
-    InvalidPayload,
-    /// The route's fallback gave it up.
-    Fallback,
-}
-
-impl Cause {
-    pub const ALL: [Cause; 5] =
-        [Cause::Exhausted, Cause::Permanent, Cause::Expired, Cause::InvalidPayload, Cause::Fallback];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Cause::Exhausted => "EXHAUSTED",
-            Cause::Permanent => "PERMANENT",
-            Cause::Expired => "EXPIRED",
-            Cause::InvalidPayload => "INVALID_PAYLOAD",
-            Cause::Fallback => "FALLBACK",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Cause::ALL.into_iter().find(|cause| cause.as_str() == text)
+named_enum! {
+    pub enum Cause {
+        /// Every attempt the policy allows was spent.
+        Exhausted = "EXHAUSTED",
+        /// A permanent failure.
+        Permanent = "PERMANENT",
+        /// The next try would have come after the job's time.
+        Expired = "EXPIRED",
+        /// The payload cannot be turned into a request.
+        InvalidPayload = "INVALID_PAYLOAD",
+        /// The route's fallback gave it up.
+        Fallback = "FALLBACK",
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DeadLetterState {
-    Dead,
-    /// A person brought it back; it leaves when that succeeds.
-    Replaying,
+named_enum! {
+    pub enum DeadLetterState {
+        Dead = "dead",
+        /// A person brought it back; it leaves when that succeeds.
+        Replaying = "replaying",
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,22 +51,29 @@ pub struct DeadLetter {
     /// The payload that a person put in its place: the latest correction.
     pub corrected_data: Option<Payload>,
     pub failed_attempts: u32,
-    pub last_failure_reason: Reason,
-    pub last_failure_code: Option<Box<str>>,
-    pub last_failure_at: Timestamp,
+    pub failure: LastFailure,
     pub enqueued_at: Timestamp,
     pub moved_at: Timestamp,
     pub ttl: Duration,
     pub user_id: Option<Box<str>>,
     pub correlation_id: Option<Box<str>>,
-    pub class: Class,
-    pub stack_trace: Option<Box<str>>,
     pub attempts: Vec<Attempt>,
-    pub fingerprint: Box<str>,
     pub cause: Cause,
     pub state: DeadLetterState,
     /// Its job's.
     pub checksum: Option<Checksum>,
+}
+
+/// The failure that moved a job to the dead letter queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    pub reason: Reason,
+    pub code: Option<Box<str>>,
+    pub at: Timestamp,
+    pub class: Class,
+    pub stack_trace: Option<Box<str>>,
+    /// The same for all failures that a person would call the same: see [`fingerprint`].
+    pub fingerprint: Box<str>,
 }
 
 impl DeadLetter {
@@ -99,23 +86,25 @@ impl DeadLetter {
             remember(&mut attempts, attempt);
         }
         let mut entry = DeadLetter {
-            fingerprint: fingerprint(&job.route, failure.code.as_deref(), &failure.reason),
+            failure: LastFailure {
+                fingerprint: fingerprint(&job.route, failure.code.as_deref(), &failure.reason),
+                reason: failure.reason,
+                code: failure.code,
+                at: burial.at,
+                class: failure.class,
+                stack_trace: failure.stack_trace,
+            },
             job_id: job.id,
             company: job.company,
             route: job.route,
             original_data: accepted.unwrap_or_else(|| job.data.clone()),
             corrected_data: None,
             failed_attempts: job.progress.attempts_started,
-            last_failure_reason: failure.reason,
-            last_failure_code: failure.code,
-            last_failure_at: burial.at,
             enqueued_at: job.enqueued_at,
             moved_at: burial.at,
             ttl: burial.ttl,
             user_id: job.user_id,
             correlation_id: job.correlation_id,
-            class: failure.class,
-            stack_trace: failure.stack_trace,
             attempts,
             cause: burial.cause,
             state: DeadLetterState::Dead,

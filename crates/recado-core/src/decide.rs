@@ -84,7 +84,7 @@ fn combine_refusals(job: &Job, accepted: &[Box<str>], refused: &[(Box<str>, Fail
         telling.reason
     );
     Failure {
-        reason: Reason::or(&words, format_args!("")),
+        reason: Reason::of(&words),
         retry_after: longest_wait,
         uncertain: refused.iter().any(|(_, failure)| failure.uncertain),
         ..telling.clone()
@@ -129,11 +129,11 @@ fn decide_after_failure(
     if !failure.class.is_retryable() {
         let cause = if failure.invalid_payload { Cause::InvalidPayload } else { Cause::Permanent };
         let audit = audit(AuditKind::Buried).reason(format!("Permanent error: {}", failure.reason));
-        return (bury(cause, failure, Some(attempt), terms, now), audit);
+        return (Transition::Bury(burial(cause, failure, Some(attempt), terms, now)), audit);
     }
     if spent >= policy.max_attempts && terms.start_over_after.is_none() {
         let audit = audit(AuditKind::Buried).reason(describe_exhaustion(policy));
-        return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
+        return (Transition::Bury(burial(Cause::Exhausted, failure, Some(attempt), terms, now)), audit);
     }
 
     let previous = job.attempts.last().and_then(|last| last.next_retry_delay_ms).map(Duration::from_millis);
@@ -143,16 +143,11 @@ fn decide_after_failure(
     };
     let at = now.plus(delay);
     if at >= job.expires_at {
-        let audit = audit(AuditKind::Buried)
-            .reason(format!("The next try would start at {at}, after the job expires at {}", job.expires_at));
-        let reason = Reason::or(
-            "",
-            format_args!(
-                "{}; the next try would start at {at}, after the job expires at {}",
-                failure.reason, job.expires_at
-            ),
-        );
-        return (bury(Cause::Expired, Failure { reason, ..failure }, Some(attempt), terms, now), audit);
+        let too_late = format!("next try would start at {at}, after the job expires at {}", job.expires_at);
+        let audit = audit(AuditKind::Buried).reason(format!("The {too_late}"));
+        let reason = Reason::of(&format!("{}; the {too_late}", failure.reason));
+        let failure = Failure { reason, ..failure };
+        return (Transition::Bury(burial(Cause::Expired, failure, Some(attempt), terms, now)), audit);
     }
     let audit = audit(AuditKind::RetryScheduled).retry_count(spent).backoff(delay, at).reason(
         match spent < policy.max_attempts {
@@ -189,19 +184,13 @@ pub fn bury_expired(
     let at = job.expires_at;
     let held = held_back.map(|why| format!("; it was held back: {why}")).unwrap_or_default();
     let last = job.attempts.iter().rev().find_map(|attempt| attempt.error_reason.as_ref());
-    let reason = match last {
-        Some(last) => Reason::or(
-            "",
-            format_args!("expired at {at} before it could be retried{held}; last failure: {last}"),
-        ),
-        None => Reason::or("", format_args!("expired at {at} before it was tried{held}")),
+    let words = match last {
+        Some(last) => format!("expired at {at} before it could be retried{held}; last failure: {last}"),
+        None => format!("expired at {at} before it was tried{held}"),
     };
-    let failure = engine_failure(Class::Permanent, EngineCode::Expired, reason, "recado/expired");
-    let audit = AuditEvent::about(job, AuditKind::Buried, now)
-        .failure(&failure)
-        .retry_count(retries_made(job))
-        .reason(format!("The job's time ran out{held}"));
-    let burial = burial(Cause::Expired, failure, None, terms, now);
+    let failure = Failure::of_engine(Class::Permanent, EngineCode::Expired, &words, "recado/expired");
+    let why = format!("The job's time ran out{held}");
+    let (burial, audit) = give_up_untried(job, Cause::Expired, failure, why, terms, now);
     (Transition::Bury(Burial { held_up: held_back.is_some(), ..burial }), audit)
 }
 
@@ -211,27 +200,21 @@ pub fn bury_damaged(job: &Job, damage: Damage, terms: &Terms, now: Timestamp) ->
         Damage::Identity => "submit it again as a new job",
         Damage::Data | Damage::OriginalData => "replay it with corrected data",
     };
-    let reason = Reason::or(
-        "",
-        format_args!("nothing was sent: {damage} in the store changed after the job was accepted; {way_out}"),
-    );
-    let failure =
-        engine_failure(Class::Permanent, EngineCode::PayloadCorrupt, reason, "recado/payload-corrupt");
-    let audit = AuditEvent::about(job, AuditKind::Buried, now)
-        .failure(&failure)
-        .retry_count(retries_made(job))
-        .reason(format!("{damage} no longer matches its checksum"));
-    (bury(Cause::InvalidPayload, failure, None, terms, now), audit)
+    let words =
+        format!("nothing was sent: {damage} in the store changed after the job was accepted; {way_out}");
+    let code = EngineCode::PayloadCorrupt;
+    let failure = Failure::of_engine(Class::Permanent, code, &words, "recado/payload-corrupt");
+    let why = format!("{damage} no longer matches its checksum");
+    let (burial, audit) = give_up_untried(job, Cause::InvalidPayload, failure, why, terms, now);
+    (Transition::Bury(burial), audit)
 }
 
 /// Moves a job to the dead letter queue because its provider's breaker is open and the route's fallback says so.
 pub fn bury_by_fallback(job: &Job, why: &str, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
     let failure = provider_closed(why);
-    let audit = AuditEvent::about(job, AuditKind::Buried, now)
-        .failure(&failure)
-        .retry_count(retries_made(job))
-        .reason("The route's fallback gave it up without asking the provider".to_owned());
-    (bury(Cause::Fallback, failure, None, terms, now), audit)
+    let why = "The route's fallback gave it up without asking the provider".to_owned();
+    let (burial, audit) = give_up_untried(job, Cause::Fallback, failure, why, terms, now);
+    (Transition::Bury(burial), audit)
 }
 
 /// Postpones a job because its provider's breaker is open and the route's fallback says so, or moves it to the dead
@@ -245,14 +228,12 @@ pub fn postpone_by_fallback(
 ) -> (Transition, AuditEvent) {
     let failure = provider_closed(why);
     let until = now.plus(after);
-    let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).retry_count(retries_made(job));
     if until >= job.expires_at {
-        let words =
-            format!("The next try would start at {until}, after the job expires at {}", job.expires_at);
-        let audit = audit(AuditKind::Buried).reason(words);
-        return (bury(Cause::Expired, failure, None, terms, now), audit);
+        let why = format!("The next try would start at {until}, after the job expires at {}", job.expires_at);
+        let (burial, audit) = give_up_untried(job, Cause::Expired, failure, why, terms, now);
+        return (Transition::Bury(burial), audit);
     }
-    let audit = audit(AuditKind::RetryScheduled)
+    let audit = audit_untried(job, AuditKind::RetryScheduled, &failure, now)
         .backoff(after, until)
         .reason("The route's fallback puts it off without spending an attempt".to_owned());
     (Transition::Postpone { until }, audit)
@@ -265,20 +246,16 @@ pub fn bury_without_pinned_provider(
     terms: &Terms,
     now: Timestamp,
 ) -> (Transition, AuditEvent) {
-    let reason = Reason::or(
-        "",
-        format_args!(
-            "provider {provider} may have taken it, and is no longer on route {}; find out there whether it has it, \
-             then replay or discard it",
-            job.route
-        ),
+    let words = format!(
+        "provider {provider} may have taken it, and is no longer on route {}; find out there whether it has it, \
+         then replay or discard it",
+        job.route
     );
-    let failure = engine_failure(Class::Permanent, EngineCode::ProviderGone, reason, "recado/provider-gone");
-    let audit = AuditEvent::about(job, AuditKind::Buried, now)
-        .failure(&failure)
-        .retry_count(retries_made(job))
-        .reason(format!("Provider {provider}, which may have taken it, is no longer on its route"));
-    (bury(Cause::Permanent, failure, None, terms, now), audit)
+    let code = EngineCode::ProviderGone;
+    let failure = Failure::of_engine(Class::Permanent, code, &words, "recado/provider-gone");
+    let why = format!("Provider {provider}, which may have taken it, is no longer on its route");
+    let (burial, audit) = give_up_untried(job, Cause::Permanent, failure, why, terms, now);
+    (Transition::Bury(burial), audit)
 }
 
 /// Shortest and longest wait after a shortage of our own; each is stretched by up to its double.
@@ -304,22 +281,35 @@ pub fn decide_after_shortage(
          after the job expires at {}",
         job.expires_at
     );
-    let reason = Reason::or(&words, format_args!(""));
-    let failure = engine_failure(Class::Transient, EngineCode::LocalShortage, reason, "recado/shortage");
-    let audit = AuditEvent::about(job, AuditKind::Buried, now)
-        .failure(&failure)
-        .retry_count(retries_made(job))
-        .reason("The job's time ran out while this process lacked a resource".to_owned());
-    let burial = burial(Cause::Expired, failure, None, terms, now);
+    let failure = Failure::of_engine(Class::Transient, EngineCode::LocalShortage, &words, "recado/shortage");
+    let why = "The job's time ran out while this process lacked a resource".to_owned();
+    let (burial, audit) = give_up_untried(job, Cause::Expired, failure, why, terms, now);
     (Transition::Bury(Burial { held_up: true, ..burial }), Some(audit))
 }
 
+/// Gives a job up without another attempt; `why` goes on record.
+fn give_up_untried(
+    job: &Job,
+    cause: Cause,
+    failure: Failure,
+    why: String,
+    terms: &Terms,
+    now: Timestamp,
+) -> (Burial, AuditEvent) {
+    let audit = audit_untried(job, AuditKind::Buried, &failure, now).reason(why);
+    (burial(cause, failure, None, terms, now), audit)
+}
+
+fn audit_untried(job: &Job, kind: AuditKind, failure: &Failure, now: Timestamp) -> AuditEvent {
+    AuditEvent::about(job, kind, now)
+        .failure(failure)
+        .retry_count(job.progress.attempts_spent.saturating_sub(1))
+}
+
 fn provider_closed(why: &str) -> Failure {
-    let reason = Reason::or("", format_args!("not sent: {why}"));
-    Failure {
-        blame: Blame::Provider,
-        ..engine_failure(Class::Transient, EngineCode::CircuitOpen, reason, "recado/held-back")
-    }
+    let (code, words) = (EngineCode::CircuitOpen, format!("not sent: {why}"));
+    let failure = Failure::of_engine(Class::Transient, code, &words, "recado/held-back");
+    Failure { blame: Blame::Provider, ..failure }
 }
 
 /// Returns a job to its lane after its holder vanished, or moves it to the dead letter queue if that keeps happening.
@@ -338,32 +328,21 @@ pub fn decide_after_crash(
         "{} let its lease on attempt {} run out; the provider may have taken the job",
         lost.worker, lost.attempt
     );
-    let failure = engine_failure(
-        Class::Unknown,
-        EngineCode::LeaseLost,
-        Reason::or(&words, format_args!("")),
-        "recado/lease-lost",
-    );
+    let failure = Failure::of_engine(Class::Unknown, EngineCode::LeaseLost, &words, "recado/lease-lost");
     let mut attempt =
         with_failure(Attempt::ended(lost.attempt, lost.claimed_at, now, AttemptResult::Lost), &failure);
     attempt.result = AttemptResult::Lost;
     attempt.replays = job.progress.replays;
     // A job that is pinned goes to no other provider, whichever one its lane was claimed for.
     attempt.provider = job.pin().and_then(|pin| pin.provider).or_else(|| lost.provider.clone());
-    let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(lost.attempt);
     if crashes >= terms.crashes_max {
         let in_a_row = if crashes == 1 { "once".to_owned() } else { format!("{crashes} times in a row") };
-        let reason = Reason::or(
-            "",
-            format_args!("poison: the process that delivered it vanished {in_a_row}; {words}"),
-        );
-        let failure = engine_failure(Class::Permanent, EngineCode::Poison, reason, "recado/poison");
-        let audit = AuditEvent::about(job, AuditKind::Buried, now)
-            .failure(&failure)
+        let words = format!("poison: the process that delivered it vanished {in_a_row}; {words}");
+        let failure = Failure::of_engine(Class::Permanent, EngineCode::Poison, &words, "recado/poison");
+        let audit = audit_untried(job, AuditKind::Buried, &failure, now)
             .attempt(lost.attempt)
-            .retry_count(retries_made(job))
             .reason(format!("Its worker vanished {in_a_row}"));
-        return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
+        return (Transition::Bury(burial(Cause::Exhausted, failure, Some(attempt), terms, now)), audit);
     }
     let pause = match crashes {
         1 => Duration::ZERO,
@@ -374,14 +353,12 @@ pub fn decide_after_crash(
         .delay(more, None, draw),
     };
     let at = now.plus(pause);
-    let audit = audit(AuditKind::LeaseLost)
+    let audit = AuditEvent::about(job, AuditKind::LeaseLost, now)
+        .failure(&failure)
+        .attempt(lost.attempt)
         .backoff(pause, at)
         .reason("Given back without spending an attempt".to_owned());
     (Transition::Release { at, lost: Some(attempt) }, audit)
-}
-
-fn retries_made(job: &Job) -> u32 {
-    job.progress.attempts_spent.saturating_sub(1)
 }
 
 fn with_failure(attempt: Attempt, failure: &Failure) -> Attempt {
@@ -399,31 +376,6 @@ fn with_failure(attempt: Attempt, failure: &Failure) -> Attempt {
         blame: Some(failure.blame),
         ..attempt
     }
-}
-
-fn engine_failure(class: Class, code: EngineCode, reason: Reason, rule: &str) -> Failure {
-    Failure {
-        class,
-        code: Some(code.as_str().into()),
-        reason,
-        rule: rule.into(),
-        blame: Blame::Message,
-        retry_after: None,
-        asked_wait: None,
-        uncertain: false,
-        invalid_payload: false,
-        stack_trace: None,
-    }
-}
-
-fn bury(
-    cause: Cause,
-    failure: Failure,
-    attempt: Option<Attempt>,
-    terms: &Terms,
-    now: Timestamp,
-) -> Transition {
-    Transition::Bury(burial(cause, failure, attempt, terms, now))
 }
 
 fn burial(cause: Cause, failure: Failure, attempt: Option<Attempt>, terms: &Terms, now: Timestamp) -> Burial {

@@ -10,56 +10,35 @@ use serde::{Deserialize, Serialize};
 use crate::audit::whole_minutes;
 use crate::classify::{Blame, Class};
 use crate::dead_letter::Cause;
-use crate::job::{Attempt, Job, Status};
+use crate::job::{Job, Status};
+use crate::named_enum::named_enum;
+use crate::sparse_struct::sparse_struct;
 use crate::transition::{Burial, Transition};
 use crate::values::name::CompanyId;
 use crate::values::payload::digest_of;
 use crate::values::time::Timestamp;
 use crate::words::{replay_advice, uncertain_attempts};
 
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident = $name:literal),* $(,)?) => {
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-        pub enum EventKind {
-            $($(#[$doc])* #[serde(rename = $name)] $kind,)*
-        }
-
-        impl EventKind {
-            pub const ALL: &[EventKind] = &[$(EventKind::$kind,)*];
-
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(EventKind::$kind => $name,)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    JobSent = "JobSent",
-    /// A retry was scheduled (`SubmissionRetryScheduledEvent` for claims), on any route.
-    JobRetryScheduled = "JobRetryScheduled",
-    /// All retries are spent (`SubmissionRetryExhaustedEvent` for claims).
-    JobRetryExhausted = "JobRetryExhausted",
-    /// It is in the dead letter queue, whatever brought it there.
-    JobFailed = "JobFailed",
-    JobExpired = "JobExpired",
-    JobReplayed = "JobReplayed",
-    JobDiscarded = "JobDiscarded",
-    CircuitBreakerOpened = "CircuitBreakerOpened",
-    CircuitBreakerHalfOpen = "CircuitBreakerHalfOpen",
-    CircuitBreakerClosed = "CircuitBreakerClosed",
-    EndpointDisabled = "EndpointDisabled",
-    /// A provider no longer takes a company's credential.
-    TokenExpired = "token_expired",
-    AlertFired = "AlertFired",
-    AlertResolved = "AlertResolved",
-}
-
-impl EventKind {
-    pub fn parse(text: &str) -> Option<EventKind> {
-        EventKind::ALL.iter().copied().find(|kind| kind.as_str() == text)
+named_enum! {
+    pub enum EventKind {
+        JobSent = "JobSent",
+        /// A retry was scheduled (`SubmissionRetryScheduledEvent` for claims), on any route.
+        JobRetryScheduled = "JobRetryScheduled",
+        /// All retries are spent (`SubmissionRetryExhaustedEvent` for claims).
+        JobRetryExhausted = "JobRetryExhausted",
+        /// It is in the dead letter queue, whatever brought it there.
+        JobFailed = "JobFailed",
+        JobExpired = "JobExpired",
+        JobReplayed = "JobReplayed",
+        JobDiscarded = "JobDiscarded",
+        CircuitBreakerOpened = "CircuitBreakerOpened",
+        CircuitBreakerHalfOpen = "CircuitBreakerHalfOpen",
+        CircuitBreakerClosed = "CircuitBreakerClosed",
+        EndpointDisabled = "EndpointDisabled",
+        /// A provider no longer takes a company's credential.
+        TokenExpired = "token_expired",
+        AlertFired = "AlertFired",
+        AlertResolved = "AlertResolved",
     }
 }
 
@@ -79,49 +58,12 @@ pub struct Event {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventData {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_id: Option<Box<str>>,
-    /// The claim, or the job that stands for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub claim_id: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub route: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user_id: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub correlation_id: Option<Box<str>>,
+    #[serde(flatten)]
+    pub job: EventJob,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_count: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_code: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_classification: Option<Class>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub blame: Option<Blame>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cause: Option<Cause>,
-    /// Attempts that handed it over without an answer, where any did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub may_have_arrived: Option<u32>,
-    /// Advice before a replay, and the same in Portuguese.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub advice: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub advice_pt: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_retry_time: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_retry_delay_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff_minutes: Option<u64>,
+    #[serde(flatten)]
+    pub outcome: EventOutcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,20 +76,58 @@ pub struct EventData {
     pub actor: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Box<str>>,
-    /// The rule that fires, and its severity: `warning` or `critical`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub alert: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub severity: Option<Box<str>>,
-    /// Since when the figure has been above its threshold.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// `reason` in Portuguese.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason_pt: Option<Box<str>>,
-    /// The page that says what to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub runbook: Option<Box<str>>,
+    #[serde(flatten)]
+    pub alert: EventAlert,
+}
+
+sparse_struct! {
+    /// The job that an event is about.
+    pub struct EventJob {
+        pub job_id: Option<Box<str>>,
+        /// The claim, or the job that stands for it.
+        pub claim_id: Option<Box<str>>,
+        pub route: Option<Box<str>>,
+        pub user_id: Option<Box<str>>,
+        pub correlation_id: Option<Box<str>>,
+    }
+}
+
+sparse_struct! {
+    /// The end of an attempt, and the next one.
+    pub struct EventOutcome {
+        pub attempt: Option<u32>,
+        pub retry_count: Option<u32>,
+        pub error_code: Option<Box<str>>,
+        pub last_error: Option<Box<str>>,
+        pub error_classification: Option<Class>,
+        pub rule: Option<Box<str>>,
+        pub blame: Option<Blame>,
+        pub cause: Option<Cause>,
+        /// Attempts that handed it over without an answer, where any did.
+        pub may_have_arrived: Option<u32>,
+        /// Advice before a replay, and the same in Portuguese.
+        pub advice: Option<Box<str>>,
+        pub advice_pt: Option<Box<str>>,
+        pub next_retry_time: Option<Timestamp>,
+        pub next_retry_delay_ms: Option<u64>,
+        pub backoff_minutes: Option<u64>,
+    }
+}
+
+sparse_struct! {
+    /// The alert that fires or is resolved.
+    pub struct EventAlert {
+        /// The rule that fires, and its severity: `warning` or `critical`.
+        #[serde(rename = "alert")]
+        pub name: Option<Box<str>>,
+        pub severity: Option<Box<str>>,
+        /// Since when the figure has been above its threshold.
+        pub since: Option<Timestamp>,
+        /// The reason in Portuguese.
+        pub reason_pt: Option<Box<str>>,
+        /// The page that says what to do.
+        pub runbook: Option<Box<str>>,
+    }
 }
 
 /// Prefix of every event's id, and of the id of every job that carries an event.
@@ -182,14 +162,16 @@ impl Event {
 
     pub fn about(job: &Job, kind: EventKind, timestamp: Timestamp, data: EventData) -> Self {
         let data = EventData {
-            job_id: Some(job.id.as_str().into()),
-            claim_id: Some(job.id.as_str().into()),
-            route: Some(job.route.as_str().into()),
-            user_id: job.user_id.clone(),
-            correlation_id: job.correlation_id.clone(),
+            job: EventJob {
+                job_id: Some(job.id.as_str().into()),
+                claim_id: Some(job.id.as_str().into()),
+                route: Some(job.route.as_str().into()),
+                user_id: job.user_id.clone(),
+                correlation_id: job.correlation_id.clone(),
+            },
             ..data
         };
-        let attempt = data.attempt.unwrap_or_default().to_string();
+        let attempt = data.outcome.attempt.unwrap_or_default().to_string();
         Event::new(kind, Some(job.company.clone()), &[job.id.as_str(), &attempt], timestamp, data)
     }
 }
@@ -198,25 +180,29 @@ impl Event {
 pub fn of_transition(job: &Job, transition: &Transition, now: Timestamp) -> Vec<Event> {
     match transition {
         Transition::Deliver { attempt, .. } => {
-            let data = EventData {
-                status: word(Status::Sent),
+            let outcome = EventOutcome {
                 attempt: Some(attempt.number),
                 retry_count: Some(job.progress.attempts_spent),
-                ..EventData::default()
+                ..EventOutcome::default()
             };
-            vec![Event::about(job, EventKind::JobSent, now, data)]
+            vec![of_outcome(job, EventKind::JobSent, Status::Sent, outcome, now)]
         }
         Transition::RetryAt { at, attempt } => {
             let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();
-            let data = EventData {
-                status: word(Status::Retrying),
+            let outcome = EventOutcome {
+                attempt: Some(attempt.number),
                 retry_count: Some(job.progress.attempts_spent + 1),
+                error_code: attempt.error_code.clone(),
+                last_error: attempt.error_reason.as_ref().map(|reason| reason.as_str().into()),
+                error_classification: attempt.error_classification,
+                rule: attempt.rule.clone(),
+                blame: attempt.blame,
                 next_retry_time: Some(*at),
                 next_retry_delay_ms: Some(delay_ms),
                 backoff_minutes: Some(whole_minutes(Duration::from_millis(delay_ms))),
-                ..failed(attempt)
+                ..EventOutcome::default()
             };
-            vec![Event::about(job, EventKind::JobRetryScheduled, now, data)]
+            vec![of_outcome(job, EventKind::JobRetryScheduled, Status::Retrying, outcome, now)]
         }
         Transition::Bury(burial) => of_burial(job, burial, now),
         Transition::Postpone { .. } | Transition::Release { .. } => Vec::new(),
@@ -227,11 +213,10 @@ fn of_burial(job: &Job, burial: &Burial, now: Timestamp) -> Vec<Event> {
     let failure = &burial.failure;
     let uncertain = uncertain_attempts(&job.attempts) + uncertain_attempts(burial.attempt.as_slice());
     let (advice, advice_pt) = replay_advice(uncertain).unzip();
-    let data = EventData {
+    let outcome = EventOutcome {
         may_have_arrived: Some(uncertain).filter(|count| *count > 0),
         advice: advice.map(Into::into),
         advice_pt: advice_pt.map(Into::into),
-        status: word(Status::Failed),
         attempt: burial.attempt.as_ref().map(|attempt| attempt.number),
         retry_count: Some(match burial.attempt {
             Some(_) => job.progress.attempts_spent,
@@ -243,7 +228,7 @@ fn of_burial(job: &Job, burial: &Burial, now: Timestamp) -> Vec<Event> {
         rule: Some(failure.rule.clone()),
         blame: Some(failure.blame),
         cause: Some(burial.cause),
-        ..EventData::default()
+        ..EventOutcome::default()
     };
     let first = match burial.cause {
         Cause::Exhausted => Some(EventKind::JobRetryExhausted),
@@ -251,21 +236,10 @@ fn of_burial(job: &Job, burial: &Burial, now: Timestamp) -> Vec<Event> {
         Cause::Permanent | Cause::InvalidPayload | Cause::Fallback => None,
     };
     let kinds = first.into_iter().chain([EventKind::JobFailed]);
-    kinds.map(|kind| Event::about(job, kind, now, data.clone())).collect()
+    kinds.map(|kind| of_outcome(job, kind, Status::Failed, outcome.clone(), now)).collect()
 }
 
-fn failed(attempt: &Attempt) -> EventData {
-    EventData {
-        attempt: Some(attempt.number),
-        error_code: attempt.error_code.clone(),
-        last_error: attempt.error_reason.as_ref().map(|reason| reason.as_str().into()),
-        error_classification: attempt.error_classification,
-        rule: attempt.rule.clone(),
-        blame: attempt.blame,
-        ..EventData::default()
-    }
-}
-
-fn word(status: Status) -> Option<Box<str>> {
-    Some(status.as_str().into())
+fn of_outcome(job: &Job, kind: EventKind, status: Status, outcome: EventOutcome, now: Timestamp) -> Event {
+    let data = EventData { status: Some(status.as_str().into()), outcome, ..EventData::default() };
+    Event::about(job, kind, now, data)
 }

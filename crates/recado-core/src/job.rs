@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::Checksum;
 use crate::classify::{Blame, Class};
 use crate::engine_code::EngineCode;
+use crate::named_enum::named_enum;
 use crate::values::name::{CompanyId, JobId, RouteName};
 use crate::values::payload::{BodyHash, Payload};
 use crate::values::reason::Reason;
@@ -25,8 +26,6 @@ pub const ATTEMPTS_KEPT_MAX: usize = 200;
 pub struct Priority(u8);
 
 impl Priority {
-    pub const LEVELS: usize = 9;
-
     pub fn new(level: u8) -> Option<Self> {
         (1..=9).contains(&level).then_some(Priority(level))
     }
@@ -297,67 +296,43 @@ impl Job {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AttemptResult {
-    /// The provider took it.
-    Sent,
-    /// Some recipients have it, others do not.
-    Partial,
-    /// The provider did not take it.
-    Failed,
-    /// It was handed over and the answer was lost: the provider may have taken it.
-    Uncertain,
-    /// The delivering process vanished; the provider may have taken the job.
-    Lost,
-}
-
-impl AttemptResult {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AttemptResult::Sent => "sent",
-            AttemptResult::Partial => "partial",
-            AttemptResult::Failed => "failed",
-            AttemptResult::Uncertain => "uncertain",
-            AttemptResult::Lost => "lost",
-        }
+named_enum! {
+    pub enum AttemptResult {
+        /// The provider took it.
+        Sent = "sent",
+        /// Some recipients have it, others do not.
+        Partial = "partial",
+        /// The provider did not take it.
+        Failed = "failed",
+        /// It was handed over and the answer was lost: the provider may have taken it.
+        Uncertain = "uncertain",
+        /// The delivering process vanished; the provider may have taken the job.
+        Lost = "lost",
     }
 }
 
-/// The state of a job, as users see it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// Waits for the time the caller asked for.
-    Scheduled,
-    /// Waits for its turn.
-    Queued,
-    /// A lease on it is live.
-    Delivering,
-    /// Failed at least once and waits for the next try.
-    Retrying,
-    /// Held back without spending an attempt: breaker, limit or pause.
-    Parked,
-    Sent,
-    /// In the dead letter queue.
-    Failed,
-    Cancelled,
-    Discarded,
+named_enum! {
+    /// The state of a job, as users see it.
+    pub enum Status {
+        /// Waits for the time the caller asked for.
+        Scheduled = "scheduled",
+        /// Waits for its turn.
+        Queued = "queued",
+        /// A lease on it is live.
+        Delivering = "delivering",
+        /// Failed at least once and waits for the next try.
+        Retrying = "retrying",
+        /// Held back without spending an attempt: breaker, limit or pause.
+        Parked = "parked",
+        Sent = "sent",
+        /// In the dead letter queue.
+        Failed = "failed",
+        Cancelled = "cancelled",
+        Discarded = "discarded",
+    }
 }
 
 impl Status {
-    pub const ALL: [Status; 9] = [
-        Status::Scheduled,
-        Status::Queued,
-        Status::Delivering,
-        Status::Retrying,
-        Status::Parked,
-        Status::Sent,
-        Status::Failed,
-        Status::Cancelled,
-        Status::Discarded,
-    ];
-
     /// Returns the state at `now` of a job that is not leased and has not ended.
     pub fn waiting(progress: &Progress, due_at: Timestamp, now: Timestamp) -> Status {
         match (progress.attempts_spent > 0, due_at > now) {
@@ -365,24 +340,6 @@ impl Status {
             (false, true) => Status::Scheduled,
             (false, false) => Status::Queued,
         }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Scheduled => "scheduled",
-            Status::Queued => "queued",
-            Status::Delivering => "delivering",
-            Status::Retrying => "retrying",
-            Status::Parked => "parked",
-            Status::Sent => "sent",
-            Status::Failed => "failed",
-            Status::Cancelled => "cancelled",
-            Status::Discarded => "discarded",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Status> {
-        Status::ALL.into_iter().find(|status| status.as_str() == text)
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+use crate::named_enum::named_enum;
 use crate::values::payload::Payload;
 
 #[derive(Clone, Debug)]
@@ -23,6 +22,15 @@ impl Outcome {
         match self {
             Outcome::Failed(fault) if fault.kind == FaultKind::Shortage => Some(fault),
             _ => None,
+        }
+    }
+}
+
+impl From<Result<Option<Payload>, Fault>> for Outcome {
+    fn from(answered: Result<Option<Payload>, Fault>) -> Self {
+        match answered {
+            Ok(answer) => Outcome::Accepted { answer },
+            Err(fault) => Outcome::Failed(fault),
         }
     }
 }
@@ -73,38 +81,16 @@ pub enum FaultKind {
     Shortage,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NetworkKind {
-    Dns,
-    Connect,
-    Tls,
-    Timeout,
-    /// The connection ended after the request was handed over.
-    Dropped,
-    /// The answer was not in the protocol that was spoken.
-    Protocol,
-}
-
-impl NetworkKind {
-    pub const ALL: [NetworkKind; 6] = [
-        NetworkKind::Dns,
-        NetworkKind::Connect,
-        NetworkKind::Tls,
-        NetworkKind::Timeout,
-        NetworkKind::Dropped,
-        NetworkKind::Protocol,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            NetworkKind::Dns => "dns",
-            NetworkKind::Connect => "connect",
-            NetworkKind::Tls => "tls",
-            NetworkKind::Timeout => "timeout",
-            NetworkKind::Dropped => "dropped",
-            NetworkKind::Protocol => "protocol",
-        }
+named_enum! {
+    pub enum NetworkKind {
+        Dns = "dns",
+        Connect = "connect",
+        Tls = "tls",
+        Timeout = "timeout",
+        /// The connection ended after the request was handed over.
+        Dropped = "dropped",
+        /// The answer was not in the protocol that was spoken.
+        Protocol = "protocol",
     }
 }
 

@@ -86,10 +86,7 @@ impl Policy {
         Policy {
             max_attempts: u32::try_from(waits.len()).unwrap_or(ATTEMPTS_MAX),
             backoff: Backoff::Schedule(waits),
-            jitter: Jitter::None,
-            cap_applies: CapApplies::BeforeJitter,
-            floor: None,
-            ceiling: None,
+            ..Policy::exponential(Duration::ZERO, Duration::ZERO, 0)
         }
     }
 
@@ -117,8 +114,7 @@ impl Policy {
 
     /// The wait before retry `retry` with no jitter at all.
     pub fn nominal(&self, retry: u32) -> Duration {
-        let (capped, _) = self.curve_ms(retry);
-        self.bound(capped)
+        self.bound(self.curve_ms(retry).min(self.cap_ms()))
     }
 
     fn base_ms(&self) -> f64 {
@@ -128,28 +124,31 @@ impl Policy {
         }
     }
 
-    /// The curve's delay, capped, and the cap itself.
-    fn curve_ms(&self, retry: u32) -> (f64, f64) {
+    /// The curve's delay before it is capped.
+    fn curve_ms(&self, retry: u32) -> f64 {
         match &self.backoff {
-            Backoff::Exponential { base, factor, cap } => {
-                let raw = ms(*base) * factor.powi(i32::try_from(retry).unwrap_or(i32::MAX));
-                let raw = if raw.is_finite() { raw } else { ms(DELAY_MAX) };
-                (raw.min(ms(*cap)), ms(*cap))
+            Backoff::Exponential { base, factor, .. } => {
+                (ms(*base) * factor.powi(i32::try_from(retry).unwrap_or(i32::MAX))).min(ms(DELAY_MAX))
             }
             Backoff::Schedule(waits) => {
                 let at = (retry as usize).saturating_add(1).min(waits.len().saturating_sub(1));
-                (ms(waits.get(at).copied().unwrap_or_default()), ms(DELAY_MAX))
+                ms(waits.get(at).copied().unwrap_or_default())
             }
         }
     }
 
+    fn cap_ms(&self) -> f64 {
+        match &self.backoff {
+            Backoff::Exponential { cap, .. } => ms(*cap),
+            Backoff::Schedule(_) => ms(DELAY_MAX),
+        }
+    }
+
     fn spread_ms(&self, retry: u32, previous: Option<Duration>) -> (f64, f64) {
-        let (capped, cap) = self.curve_ms(retry);
-        let delay = match (&self.backoff, self.cap_applies) {
-            (Backoff::Exponential { base, factor, .. }, CapApplies::AfterJitter) => {
-                (ms(*base) * factor.powi(i32::try_from(retry).unwrap_or(i32::MAX))).min(ms(DELAY_MAX))
-            }
-            _ => capped,
+        let (curve, cap) = (self.curve_ms(retry), self.cap_ms());
+        let delay = match self.cap_applies {
+            CapApplies::BeforeJitter => curve.min(cap),
+            CapApplies::AfterJitter => curve,
         };
         let (low, high) = match self.jitter {
             Jitter::None => (delay, delay),

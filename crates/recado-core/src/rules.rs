@@ -25,36 +25,23 @@ use std::sync::{Arc, OnceLock};
 use regex::Regex;
 
 use crate::classify::{Blame, Class, Classifier, Condition, Rule};
+use crate::named_enum::named_enum;
 
-/// A built-in rule set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RuleSet {
-    Smtp,
-    Ses,
-    Evolution,
-    Tiss,
-    Social,
-    OpenAi,
-    Http,
-    General,
+named_enum! {
+    /// A built-in rule set, by the name that `classifier = "…"` in the configuration takes.
+    pub enum RuleSet {
+        Smtp = "smtp",
+        Ses = "ses",
+        Evolution = "evolution",
+        Tiss = "tiss",
+        Social = "social",
+        OpenAi = "openai",
+        Http = "http",
+        General = "general",
+    }
 }
 
 impl RuleSet {
-    pub const ALL: [RuleSet; 8] = [
-        RuleSet::Smtp,
-        RuleSet::Ses,
-        RuleSet::Evolution,
-        RuleSet::Tiss,
-        RuleSet::Social,
-        RuleSet::OpenAi,
-        RuleSet::Http,
-        RuleSet::General,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        NAMES[self as usize]
-    }
-
     fn compile(self) -> Vec<Rule> {
         match self {
             RuleSet::Smtp => smtp::rules(),
@@ -69,86 +56,59 @@ impl RuleSet {
     }
 }
 
-/// Names of the built-in rule sets in the order of [`RuleSet::ALL`], as `classifier = "…"` in the configuration
-/// takes them.
-pub const NAMES: [&str; 8] = ["smtp", "ses", "evolution", "tiss", "social", "openai", "http", "general"];
+/// Names of the built-in rule sets, in the order of [`RuleSet::ALL`].
+pub const NAMES: [&str; RuleSet::ALL.len()] = {
+    let mut names = [""; RuleSet::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = RuleSet::ALL[at].as_str();
+        at += 1;
+    }
+    names
+};
 
-/// Each rule set by its place in [`NAMES`], compiled at its first use: a thousand routes share one.
+/// Each rule set, compiled at its first use: a thousand routes share one.
 static SETS: [OnceLock<Arc<Vec<Rule>>>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
 
 /// Returns the classifier with the built-in rule set of that name.
 pub fn named(name: &str) -> Option<Classifier> {
-    let at = NAMES.iter().position(|known| *known == name)?;
-    let set = RuleSet::ALL[at];
-    let rules = SETS[at].get_or_init(|| Arc::new(set.compile())).clone();
+    let set = RuleSet::parse(name)?;
+    let rules = SETS[set as usize].get_or_init(|| Arc::new(set.compile())).clone();
     Some(Classifier { set: Some(set), rules, ..Classifier::default() })
 }
 
-/// One rule as the tables write it: its name within the set, its condition, its class, its blame.
-type Row = (&'static str, RowCondition, Class, Blame);
+/// One rule as the tables write it: its name within the set, its conditions, its class, its blame.
+type Row = (&'static str, &'static [RowCondition], Class, Blame);
 
-/// A [`Condition`] that can stand in a constant: its regular expression is not compiled yet.
+/// One field of a [`Condition`], as a constant can hold it: a regular expression is not compiled yet.
 #[derive(Clone, Copy)]
-struct RowCondition {
-    code: Option<&'static str>,
-    enhanced: Option<&'static str>,
-    status: Option<(u16, u16)>,
-    text: Option<&'static str>,
-    regex: Option<&'static str>,
-    any_network: bool,
+enum RowCondition {
+    Code(&'static str),
+    Enhanced(&'static str),
+    /// Both ends included.
+    Status(u16, u16),
+    Says(&'static str),
+    Matches(&'static str),
+    AnyNetwork,
 }
-
-const ALWAYS: RowCondition =
-    RowCondition { code: None, enhanced: None, status: None, text: None, regex: None, any_network: false };
 
 /// No answer came. Every set begins with this.
-const UNANSWERED: &[Row] =
-    &[("network", RowCondition { any_network: true, ..ALWAYS }, Class::Transient, Blame::Provider)];
+const UNANSWERED: &[Row] = &[("network", &[RowCondition::AnyNetwork], Class::Transient, Blame::Provider)];
 
-const fn code(code: &'static str) -> RowCondition {
-    RowCondition { code: Some(code), ..ALWAYS }
-}
-
-const fn enhanced(code: &'static str) -> RowCondition {
-    RowCondition { enhanced: Some(code), ..ALWAYS }
-}
-
-const fn status(low: u16, high: u16) -> RowCondition {
-    RowCondition { status: Some((low, high)), ..ALWAYS }
-}
-
-const fn text(words: &'static str) -> RowCondition {
-    RowCondition { text: Some(words), ..ALWAYS }
-}
-
-const fn regex(pattern: &'static str) -> RowCondition {
-    RowCondition { regex: Some(pattern), ..ALWAYS }
-}
-
-impl RowCondition {
-    const fn and_enhanced(self, code: &'static str) -> RowCondition {
-        RowCondition { enhanced: Some(code), ..self }
-    }
-
-    const fn and_text(self, words: &'static str) -> RowCondition {
-        RowCondition { text: Some(words), ..self }
-    }
-
-    const fn and_regex(self, pattern: &'static str) -> RowCondition {
-        RowCondition { regex: Some(pattern), ..self }
-    }
-
-    fn condition(self) -> Condition {
-        Condition {
-            code: self.code.map(Into::into),
-            enhanced: self.enhanced.map(Into::into),
-            status: self.status,
-            text: self.text.map(Into::into),
-            regex: self.regex.map(compiled),
-            network: None,
-            any_network: self.any_network,
+/// All of them must hold.
+fn all_of(conditions: &[RowCondition]) -> Condition {
+    let mut when = Condition::default();
+    for condition in conditions {
+        match *condition {
+            RowCondition::Code(code) => when.code = Some(code.into()),
+            RowCondition::Enhanced(code) => when.enhanced = Some(code.into()),
+            RowCondition::Status(low, high) => when.status = Some((low, high)),
+            RowCondition::Says(words) => when.text = Some(words.into()),
+            RowCondition::Matches(pattern) => when.regex = Some(compiled(pattern)),
+            RowCondition::AnyNetwork => when.any_network = true,
         }
     }
+    when
 }
 
 /// An error that a provider names by a word: that word, its class, its blame.
@@ -164,10 +124,14 @@ fn called(set: &str, names: &[Named]) -> Vec<Rule> {
             Condition { code: Some(name.into()), ..Condition::default() },
             Condition { regex: Some(compiled(&body)), ..Condition::default() },
         ] {
-            rules.push(Rule { name: format!("{set}/{name}").into(), when, class, blame, wait: None });
+            rules.push(rule(set, name, when, class, blame));
         }
     }
     rules
+}
+
+fn rule(set: &str, name: &str, when: Condition, class: Class, blame: Blame) -> Rule {
+    Rule { name: format!("{set}/{name}").into(), when, class, blame, wait: None }
 }
 
 fn compiled(pattern: &str) -> Regex {
@@ -181,11 +145,8 @@ fn set(name: &str, tables: &[&[Row]]) -> Vec<Rule> {
         .copied()
         .flatten()
         .map(|&(row, when, class, blame)| Rule {
-            name: format!("{name}/{row}").into(),
-            when: when.condition(),
-            class,
-            blame,
             wait: (row == ses::DAILY_QUOTA).then_some(ses::DAILY_QUOTA_WAIT),
+            ..rule(name, row, all_of(when), class, blame)
         })
         .collect()
 }

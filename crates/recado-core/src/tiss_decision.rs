@@ -4,10 +4,9 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::audit::{AuditEvent, AuditKind, whole_minutes};
 use crate::classify::{Class, Classifier};
+use crate::named_enum::named_enum;
 use crate::outcome::Fault;
 use crate::policy::{Draw, Policy};
 use crate::values::time::Timestamp;
@@ -32,19 +31,10 @@ pub struct TissDecision {
     pub error_code: Option<TissErrorCode>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum TissErrorCode {
-    MaxRetriesExceeded,
-    PermanentError,
-}
-
-impl TissErrorCode {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TissErrorCode::MaxRetriesExceeded => "MAX_RETRIES_EXCEEDED",
-            TissErrorCode::PermanentError => "PERMANENT_ERROR",
-        }
+named_enum! {
+    pub enum TissErrorCode {
+        MaxRetriesExceeded = "MAX_RETRIES_EXCEEDED",
+        PermanentError = "PERMANENT_ERROR",
     }
 }
 

@@ -37,7 +37,7 @@ impl EventTally {
     }
 
     fn route(&mut self, event: &Event) -> &mut RouteResults {
-        self.routes.entry(event.data.route.as_deref().unwrap_or_default().to_owned()).or_default()
+        self.routes.entry(event.data.job.route.as_deref().unwrap_or_default().to_owned()).or_default()
     }
 
     /// In one line.
@@ -82,7 +82,9 @@ fn line_of(event: &Event, provider: &str) -> Option<(Paint, String)> {
         EventKind::EndpointDisabled => (Paint::Bad, format!("{company}: endpoint switched off{reason}")),
         EventKind::TokenExpired => (Paint::Bad, format!("{company}: {provider} no longer takes its token")),
         // Of breakers the lines above tell.
-        EventKind::AlertFired | EventKind::AlertResolved if data.alert.as_deref() == Some("breaker_open") => {
+        EventKind::AlertFired | EventKind::AlertResolved
+            if data.alert.name.as_deref() == Some("breaker_open") =>
+        {
             return None;
         }
         EventKind::AlertFired => (Paint::Bad, format!("alert{reason}")),

@@ -19,7 +19,7 @@ mod mailbox;
 mod message;
 mod read;
 
-pub use email::{Attachment, Email};
+pub use email::Email;
 pub use identity::message_id;
 pub use mailbox::Mailbox;
 pub use read::{MESSAGE_MAX_BYTES, RECIPIENTS_MAX};

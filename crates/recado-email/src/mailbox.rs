@@ -49,11 +49,6 @@ impl Mailbox {
         Ok(Mailbox { name, at: local.len(), address })
     }
 
-    /// The name that people see.
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
     /// `local@domain`, ready for an envelope.
     pub fn address(&self) -> &str {
         &self.address
@@ -160,7 +155,7 @@ mod tests {
             ("root@localhost", None, "root@localhost"),
         ] {
             let mailbox = Mailbox::read(text).unwrap();
-            assert_eq!((mailbox.name(), mailbox.address()), (name, address), "{text}");
+            assert_eq!((mailbox.name.as_deref(), mailbox.address()), (name, address), "{text}");
         }
     }
 

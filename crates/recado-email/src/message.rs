@@ -11,32 +11,36 @@ use crate::mailbox::Mailbox;
 const MIXED: &str = "=_recado_mixed";
 const ALTERNATIVE: &str = "=_recado_alternative";
 
-pub(crate) fn of(email: &Email, message_id: &str, date: Timestamp) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1_024 + content_max(email));
-    let mut line = |text: &str| out.extend_from_slice(text.as_bytes());
-    line(&format!("Date: {}\r\n", rfc5322(date)));
-    line(&addresses("From", std::slice::from_ref(&email.from)));
-    line(&addresses("Reply-To", &email.reply_to));
-    line(&addresses("To", &email.to));
-    line(&addresses("Cc", &email.cc));
-    line(&encode::unstructured("Subject", &email.subject));
-    line(&format!("Message-ID: {message_id}\r\n"));
-    for (name, value) in &email.headers {
-        line(&encode::unstructured(name, value));
+impl Email {
+    /// The message on the wire: CRLF line ends, no Bcc, this Message-ID (with its angle brackets) and
+    /// this Date. The same inputs give the same bytes.
+    pub fn message(&self, message_id: &str, date: Timestamp) -> Vec<u8> {
+        let mut out = Vec::with_capacity(1_024 + content_max(self));
+        let mut line = |text: &str| out.extend_from_slice(text.as_bytes());
+        line(&format!("Date: {}\r\n", rfc5322(date)));
+        line(&addresses("From", std::slice::from_ref(&self.from)));
+        line(&addresses("Reply-To", &self.reply_to));
+        line(&addresses("To", &self.to));
+        line(&addresses("Cc", &self.cc));
+        line(&encode::unstructured("Subject", &self.subject));
+        line(&format!("Message-ID: {message_id}\r\n"));
+        for (name, value) in &self.headers {
+            line(&encode::unstructured(name, value));
+        }
+        line("MIME-Version: 1.0\r\n");
+        if self.attachments.is_empty() {
+            texts(self, &mut out);
+        } else {
+            mixed(self, &mut out);
+        }
+        out
     }
-    line("MIME-Version: 1.0\r\n");
-    if email.attachments.is_empty() {
-        texts(email, &mut out);
-    } else {
-        mixed(email, &mut out);
-    }
-    out
 }
 
 /// Bytes at most of all parts as they will be written.
 pub(crate) fn content_max(email: &Email) -> usize {
     const FRAME: usize = 1_024;
-    let texts = [email.text(), email.html()].into_iter().flatten();
+    let texts = [&email.text, &email.html].into_iter().flatten();
     let texts = texts.map(|text| encode::quoted_printable_max(text) + FRAME);
     let files = email.attachments.iter().map(|file| encode::base64_max(file.content.len()) + FRAME);
     texts.chain(files).fold(0, usize::saturating_add)
@@ -56,7 +60,7 @@ fn mixed(email: &Email, out: &mut Vec<u8>) {
 }
 
 fn texts(email: &Email, out: &mut Vec<u8>) {
-    match (email.text(), email.html()) {
+    match (&email.text, &email.html) {
         (Some(plain), Some(html)) => {
             multipart("alternative", ALTERNATIVE, out);
             open(ALTERNATIVE, out);
@@ -66,7 +70,7 @@ fn texts(email: &Email, out: &mut Vec<u8>) {
             close(ALTERNATIVE, out);
         }
         (None, Some(html)) => text("html", html, out),
-        (plain, None) => text("plain", plain.unwrap_or_default(), out),
+        (plain, None) => text("plain", plain.as_deref().unwrap_or_default(), out),
     }
 }
 

@@ -51,27 +51,32 @@ const HEADERS_OF_OURS: [&str; 11] = [
     "authentication-results",
 ];
 
-pub(crate) fn email(data: &Payload) -> Result<Email, Vec<DataFault>> {
-    data::read(data, |data| {
-        data.allow_only(&FIELDS);
-        let from = from(data);
-        let [to, cc, bcc] = ["to", "cc", "bcc"].map(|name| mailboxes(data, name));
-        check_number(data, to.len() + cc.len() + bcc.len());
-        let reply_to = mailboxes(data, "replyTo");
-        let subject = subject(data);
-        let [text, html] = ["text", "html"].map(|name| data.text(name).map(Into::into));
-        let headers = headers(data);
-        let attachments = attachments(data);
-        if ["text", "html", "attachments"].iter().all(|name| !data.has(name)) {
-            data.fault("text", "is missing; write `text`, `html` or both, or attach a file");
-        }
-        let email =
-            Email { from: from?, to, cc, bcc, reply_to, subject: subject?, text, html, headers, attachments };
-        if message::content_max(&email) > MESSAGE_MAX_BYTES {
-            data.fault_here("makes too large a message; texts and files may have 40 MB in all, once encoded");
-        }
-        Some(email)
-    })
+impl Email {
+    /// Reads a job's data, or says everything that is wrong with it.
+    pub fn read(data: &Payload) -> Result<Email, Vec<DataFault>> {
+        data::read(data, email)
+    }
+}
+
+fn email(data: &Object<'_, '_>) -> Option<Email> {
+    data.allow_only(&FIELDS);
+    let from = from(data);
+    let [to, cc, bcc] = ["to", "cc", "bcc"].map(|name| mailboxes(data, name));
+    check_number(data, to.len() + cc.len() + bcc.len());
+    let reply_to = mailboxes(data, "replyTo");
+    let subject = subject(data);
+    let [text, html] = ["text", "html"].map(|name| data.text(name).map(Into::into));
+    let headers = headers(data);
+    let attachments = attachments(data);
+    if ["text", "html", "attachments"].iter().all(|name| !data.has(name)) {
+        data.fault("text", "is missing; write `text`, `html` or both, or attach a file");
+    }
+    let email =
+        Email { from: from?, to, cc, bcc, reply_to, subject: subject?, text, html, headers, attachments };
+    if message::content_max(&email) > MESSAGE_MAX_BYTES {
+        data.fault_here("makes too large a message; texts and files may have 40 MB in all, once encoded");
+    }
+    Some(email)
 }
 
 fn from(data: &Object<'_, '_>) -> Option<Mailbox> {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use recado_core::{Event, EventData, EventKind, NewJob, RouteName, Timestamp};
+use recado_core::{Event, EventAlert, EventData, EventKind, NewJob, RouteName, Timestamp};
 use recado_store::{Namespace, StoreError};
 use serde_json::json;
 
@@ -116,12 +116,17 @@ impl Notifier {
     pub(crate) async fn tell_that_the_store_failed(&self, node: &str, why: &str) {
         let now = self.env.now();
         let data = EventData {
-            alert: Some("store_broken".into()),
-            severity: Some("critical".into()),
-            since: Some(now),
             reason: Some(format!("The store has failed and the process ends: {why}").into()),
-            // Stores give their reasons in English alone.
-            reason_pt: Some("O armazenamento falhou e o processo vai encerrar. O log diz o motivo.".into()),
+            alert: EventAlert {
+                name: Some("store_broken".into()),
+                severity: Some("critical".into()),
+                since: Some(now),
+                // Stores give their reasons in English alone.
+                reason_pt: Some(
+                    "O armazenamento falhou e o processo vai encerrar. O log diz o motivo.".into(),
+                ),
+                ..EventAlert::default()
+            },
             ..EventData::default()
         };
         let about = ["store_broken", node, &now.to_string()];
@@ -152,7 +157,7 @@ pub(crate) fn warn_of(event: &Event) {
         companyId = event.company_id.as_ref().map(|company| company.as_str()),
         endpointId = event.data.endpoint_id.as_deref(),
         provider = event.data.provider.as_deref(),
-        reason = event.data.reason.as_deref().or(event.data.last_error.as_deref()),
+        reason = event.data.reason.as_deref().or(event.data.outcome.last_error.as_deref()),
         "Needs attention"
     );
 }

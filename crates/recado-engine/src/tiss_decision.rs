@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use recado_core::redact::{Speaker, redact};
 use recado_core::tiss_decision::{self, SubmissionFailure, TissDecision, TissErrorCode};
-use recado_core::{Event, EventData, EventKind, Payload, Policy, Timestamp};
+use recado_core::{Event, EventData, EventJob, EventKind, EventOutcome, Payload, Policy, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
 use recado_store::AuditLog;
 
@@ -74,17 +74,23 @@ impl TissDecisions {
             (false, _) => EventKind::JobFailed,
         };
         let data = EventData {
-            claim_id: Some(failure.claim_id.into()),
-            route: Some(failure.route.into()),
+            job: EventJob {
+                claim_id: Some(failure.claim_id.into()),
+                route: Some(failure.route.into()),
+                ..EventJob::default()
+            },
             status: (!decision.should_retry).then(|| "suspended".into()),
-            retry_count: Some(decision.retry_count),
-            error_code: decision.error_code.map(|code| code.as_str().into()),
-            last_error: Some(
-                recado_core::reason::clip(failure.submission_error, LAST_ERROR_MAX_BYTES).into(),
-            ),
-            error_classification: Some(decision.classification),
-            next_retry_time: decision.next_retry_time,
-            backoff_minutes: decision.backoff_minutes,
+            outcome: EventOutcome {
+                retry_count: Some(decision.retry_count),
+                error_code: decision.error_code.map(|code| code.as_str().into()),
+                last_error: Some(
+                    recado_core::reason::clip(failure.submission_error, LAST_ERROR_MAX_BYTES).into(),
+                ),
+                error_classification: Some(decision.classification),
+                next_retry_time: decision.next_retry_time,
+                backoff_minutes: decision.backoff_minutes,
+                ..EventOutcome::default()
+            },
             ..EventData::default()
         };
         let event = Event::new(kind, None, &[failure.claim_id], now, data);

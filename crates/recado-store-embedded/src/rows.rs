@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, Cause, Checksum, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId, Payload,
-    Priority, Progress, Reason, RouteName, Timestamp,
+    Attempt, Cause, Checksum, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId, LastFailure,
+    Payload, Priority, Progress, Reason, RouteName, Timestamp,
 };
 use rusqlite::types::{FromSql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -186,25 +186,22 @@ pub fn dead_letter(row: &Row<'_>) -> Result<(u64, DeadLetter)> {
         original_data: read.payload_or_null(4).unwrap_or_else(|| Payload::trusted("null")),
         corrected_data: read.payload_or_null(20),
         failed_attempts: read.value(5),
-        last_failure_reason: read
-            .note_damage(reason, Damage::Identity)
-            .unwrap_or_else(|| Reason::or("", format_args!("the stored reason cannot be read"))),
-        last_failure_code: read.optional(7),
-        last_failure_at: read.written_time(8),
+        failure: LastFailure {
+            reason: read
+                .note_damage(reason, Damage::Identity)
+                .unwrap_or_else(|| Reason::of("the stored reason cannot be read")),
+            code: read.optional(7),
+            at: read.written_time(8),
+            class: Class::parse(&read.text(14)).unwrap_or(Class::Unknown),
+            stack_trace: read.optional(15),
+            fingerprint: read.text(17).into(),
+        },
         enqueued_at: read.written_time(9),
         moved_at: read.written_time(10),
         ttl: Duration::from_millis(read.value(11)),
         user_id: read.optional(12),
         correlation_id: read.optional(13),
-        class: match &*read.text(14) {
-            "TRANSIENT" => Class::Transient,
-            "PERMANENT" => Class::Permanent,
-            "RATE_LIMIT" => Class::RateLimit,
-            _ => Class::Unknown,
-        },
-        stack_trace: read.optional(15),
         attempts: read.attempts(16),
-        fingerprint: read.text(17).into(),
         cause: Cause::parse(&read.text(18)).unwrap_or(Cause::Permanent),
         state: dead_letter_state(&read.text(19)),
         checksum: read.checksum(21),

@@ -108,12 +108,12 @@ impl DeadLetterFilter {
     pub fn matches(&self, entry: &DeadLetter) -> bool {
         self.company.as_ref().is_none_or(|want| entry.company == *want)
             && self.route.as_ref().is_none_or(|want| entry.route == *want)
-            && (self.last_failure_code.is_none() || self.last_failure_code == entry.last_failure_code)
-            && self.fingerprint.as_ref().is_none_or(|want| entry.fingerprint == *want)
+            && (self.last_failure_code.is_none() || self.last_failure_code == entry.failure.code)
+            && self.fingerprint.as_ref().is_none_or(|want| entry.failure.fingerprint == *want)
             && self.since.is_none_or(|since| entry.moved_at >= since)
             && self.until.is_none_or(|until| entry.moved_at < until)
             && self.reason.as_ref().is_none_or(|want| {
-                entry.last_failure_reason.as_str().to_lowercase().contains(&want.to_lowercase())
+                entry.failure.reason.as_str().to_lowercase().contains(&want.to_lowercase())
             })
     }
 }
@@ -184,10 +184,10 @@ impl GroupBy {
     /// The group of an entry.
     pub fn key_of(self, entry: &DeadLetter) -> Option<Box<str>> {
         match self {
-            GroupBy::LastFailureCode => entry.last_failure_code.clone(),
+            GroupBy::LastFailureCode => entry.failure.code.clone(),
             GroupBy::Company => Some(entry.company.as_str().into()),
             GroupBy::Route => Some(entry.route.as_str().into()),
-            GroupBy::Fingerprint => Some(entry.fingerprint.clone()),
+            GroupBy::Fingerprint => Some(entry.failure.fingerprint.clone()),
         }
     }
 }

@@ -474,7 +474,7 @@ impl Inspect for ReferenceStore {
     ) -> StoreResult<Vec<DeadLetterGroup>> {
         let mut groups = GroupCounts::default();
         for (_, entry) in self.state.lock().dead.iter().filter(|(_, entry)| filter.matches(entry)) {
-            groups.add(by.key_of(entry), 1, entry.last_failure_reason.as_str());
+            groups.add(by.key_of(entry), 1, entry.failure.reason.as_str());
         }
         Ok(groups.largest_first())
     }

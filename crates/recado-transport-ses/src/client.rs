@@ -15,7 +15,6 @@ use aws_sigv4::sign::v4::SigningParams;
 use recado_core::{Fault, NetworkKind, Timestamp};
 use recado_transport::Url;
 use recado_transport::http::{HttpClient, Request};
-use reqwest::Response;
 use reqwest::header::{HeaderName, HeaderValue};
 
 use crate::config::{SesConfig, SesCredentials};
@@ -35,7 +34,6 @@ pub(crate) struct Client {
     pub keys: Keys,
     region: String,
     url: Url,
-    read_timeout: Option<Duration>,
 }
 
 impl Client {
@@ -59,7 +57,6 @@ impl Client {
             keys: Keys::new(source.ok_or_else(no_source)?),
             region,
             url: send_url(address?),
-            read_timeout: config.read_timeout,
         })
     }
 
@@ -89,18 +86,6 @@ impl Client {
             request.headers.insert(HeaderName::from_static(header.name()), value);
         }
         Ok(request)
-    }
-
-    /// Sends a request and returns the head of its answer.
-    pub async fn send(&self, request: Request) -> Result<Response, Fault> {
-        let sending = self.http.send(request);
-        let Some(limit) = self.read_timeout else { return sending.await };
-        match tokio::time::timeout(limit, sending).await {
-            Ok(answered) => answered,
-            Err(_) => {
-                Err(Fault { uncertain: true, ..Fault::network(NetworkKind::Timeout, "SES took too long") })
-            }
-        }
     }
 }
 

@@ -33,9 +33,6 @@ pub struct SesConfig {
     pub content: Content,
     /// Bounds name lookup, TCP and TLS together.
     pub connect_timeout: Duration,
-    /// Bounds everything up to the answer's first line, connecting included, and leaves the outcome
-    /// uncertain. Without it the caller's deadline does that.
-    pub read_timeout: Option<Duration>,
     /// Bounds the wait for an answer's body once its status is known: the status alone tells whether SES
     /// took it, and a body that never ends must not turn a yes into a timeout.
     pub answer_wait: Duration,
@@ -73,7 +70,6 @@ impl Default for SesConfig {
             tags: BTreeMap::new(),
             content: Content::Auto,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
-            read_timeout: None,
             answer_wait: ANSWER_WAIT_DEFAULT,
         }
     }

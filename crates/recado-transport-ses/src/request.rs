@@ -35,7 +35,7 @@ fn beyond_ses(email: &Email, content: Content) -> impl Iterator<Item = DataFault
     let composed = (content == Content::Simple && !email.is_simple()).then(|| {
         fault("", "has attachments or headers of its own, which content = \"simple\" rules out; use \"auto\"")
     });
-    let ours = email.headers().iter().find(|(name, _)| name.eq_ignore_ascii_case(JOB_HEADER));
+    let ours = email.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(JOB_HEADER));
     let ours = ours.map(|(name, _)| fault(&format!("/headers/{name}"), "is set by Recado; leave it out"));
     [crowd, composed, ours].into_iter().flatten()
 }
@@ -47,7 +47,7 @@ pub(crate) fn build(config: &SesConfig, email: &Email, job: &Job) -> Value {
     let own = [(COMPANY_TAG, plain(job.company.as_str())), (JOB_TAG, plain(job.id.as_str()))];
     let tags = tags.chain(own).map(|(name, value)| json!({ "Name": name, "Value": value }));
     let mut request = json!({
-        "FromEmailAddress": email.sender().in_header(),
+        "FromEmailAddress": email.from.in_header(),
         "Destination": destination(email, raw),
         "Content": if raw { composed(email, job) } else { parts(email, job) },
         "EmailTags": tags.collect::<Value>(),
@@ -55,15 +55,15 @@ pub(crate) fn build(config: &SesConfig, email: &Email, job: &Job) -> Value {
     if let Some(set) = config.configuration_set(&job.company) {
         request["ConfigurationSetName"] = set.into();
     }
-    if !raw && !email.reply_to().is_empty() {
-        request["ReplyToAddresses"] = email.reply_to().iter().map(Mailbox::in_header).collect();
+    if !raw && !email.reply_to.is_empty() {
+        request["ReplyToAddresses"] = email.reply_to.iter().map(Mailbox::in_header).collect();
     }
     request
 }
 
 /// A message of ours. Bcc is in no header of it, so the destination has to say who gets it.
 fn composed(email: &Email, job: &Job) -> Value {
-    let id = message_id(&job.id, email.sender().domain());
+    let id = message_id(&job.id, email.from.domain());
     let mut message = format!("{JOB_HEADER}: {}\r\n", job.id).into_bytes();
     message.extend(email.message(&id, job.enqueued_at));
     json!({ "Raw": { "Data": BASE64_STANDARD.encode(message) } })
@@ -72,10 +72,11 @@ fn composed(email: &Email, job: &Job) -> Value {
 /// The parts of a message that SES composes.
 fn parts(email: &Email, job: &Job) -> Value {
     let text = |text: &str| json!({ "Data": text, "Charset": "UTF-8" });
-    let bodies = [("Text", email.text()), ("Html", email.html())];
-    let bodies = bodies.into_iter().filter_map(|(kind, body)| Some((kind.to_owned(), text(body?))));
+    let bodies = [("Text", &email.text), ("Html", &email.html)];
+    let bodies =
+        bodies.into_iter().filter_map(|(kind, body)| Some((kind.to_owned(), text(body.as_deref()?))));
     json!({ "Simple": {
-        "Subject": text(email.subject()),
+        "Subject": text(&email.subject),
         "Body": bodies.collect::<Value>(),
         "Headers": [{ "Name": JOB_HEADER, "Value": job.id.as_str() }],
     } })
@@ -84,7 +85,7 @@ fn parts(email: &Email, job: &Job) -> Value {
 /// Everybody once. SES makes headers of it if it composes the message, and an envelope only if not.
 fn destination(email: &Email, raw: bool) -> Value {
     let mut seen = HashSet::new();
-    let lists = [("ToAddresses", email.to()), ("CcAddresses", email.cc()), ("BccAddresses", email.bcc())];
+    let lists = [("ToAddresses", &email.to), ("CcAddresses", &email.cc), ("BccAddresses", &email.bcc)];
     let once = lists.into_iter().map(|(name, list)| {
         let new = list.iter().filter(|mailbox| seen.insert(mailbox.address().to_owned()));
         let written = new.map(|one| if raw { one.address().to_owned() } else { one.in_header() });

@@ -44,7 +44,7 @@ use deadline::Deadline;
 use handover::Handover;
 use open::Opener;
 use pool::{Pool, Slot};
-use transaction::{Envelope, Stale, Transaction};
+use transaction::{Envelope, Transaction};
 
 pub struct Smtp {
     opener: Opener,
@@ -92,7 +92,7 @@ impl Smtp {
             }
         }
         let mut fresh = self.opener.open(deadline).await?;
-        let transaction = fresh.transact(envelope, deadline).await.map_err(|Stale(fault)| fault)?;
+        let transaction = fresh.transact(envelope, deadline).await?;
         slot.return_connection(fresh);
         Ok(transaction)
     }
@@ -119,10 +119,10 @@ impl Transport for Smtp {
         if state.pending.is_empty() {
             return state.outcome_without_sending();
         }
-        let message_id = message_id(&delivery.job.id, email.sender().domain());
+        let message_id = message_id(&delivery.job.id, email.from.domain());
         let message = email.message(&message_id, delivery.job.enqueued_at);
         let envelope =
-            Envelope { sender: email.sender().address(), recipients: &state.pending, message: &message };
+            Envelope { sender: email.from.address(), recipients: &state.pending, message: &message };
         match self.hand_over(&envelope, deadline).await {
             Ok(handover) => state.outcome(handover, &message_id),
             Err(fault) => Outcome::Failed(fault),
@@ -132,6 +132,6 @@ impl Transport for Smtp {
 
 impl fmt::Debug for Smtp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Smtp").field("config", &self.opener).finish_non_exhaustive()
+        f.debug_struct("Smtp").field("config", &self.opener.config).finish_non_exhaustive()
     }
 }

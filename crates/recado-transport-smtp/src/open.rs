@@ -4,7 +4,6 @@
 //! rules can tell it from the same code at RCPT: what looks final at the greeting may pass in an hour, and
 //! a login that was refused waits for a person.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use recado_core::{Fault, NetworkKind};
@@ -49,7 +48,7 @@ impl Capabilities {
 
 /// Opens connections to one relay.
 pub(crate) struct Opener {
-    config: SmtpConfig,
+    pub config: SmtpConfig,
     tls: Option<Tls>,
 }
 
@@ -68,25 +67,18 @@ impl Opener {
         let end = || deadline.step(self.config.timeouts.opening);
         let mut wire = Wire::new(socket);
         if let (Security::ImplicitTls, Some(tls)) = (self.config.security, &self.tls) {
-            wire = run_until(end(), wire.start_tls(tls))
-                .await
-                .map_err(|error| error.into_fault(Step::Handshake))?;
+            wire = secured(wire, tls, end()).await?;
         }
-        let greeting = run_until(end(), wire.read_reply()).await;
-        expect_yes(Step::Greeting, greeting)?;
+        expect_yes(Step::Greeting, end(), wire.read_reply()).await?;
         let mut offers = hello(&mut wire, &hello_name, end()).await?;
         if let Some(tls) = self.tls_to_start(&offers)? {
-            let answer = run_until(end(), wire.ask("STARTTLS")).await;
-            expect_yes(Step::StartTls, answer)?;
-            wire = run_until(end(), wire.start_tls(tls))
-                .await
-                .map_err(|error| error.into_fault(Step::Handshake))?;
+            expect_yes(Step::StartTls, end(), wire.ask("STARTTLS")).await?;
+            wire = secured(wire, tls, end()).await?;
             offers = hello(&mut wire, &hello_name, end()).await?;
         }
         if let Some(credentials) = &self.config.credentials {
             let mechanism = auth::choose(credentials, &offers.logins)?;
-            let last_word = run_until(end(), auth::log_in(&mut wire, mechanism, credentials)).await;
-            expect_yes(Step::Auth, last_word)?;
+            expect_yes(Step::Auth, end(), auth::log_in(&mut wire, mechanism, credentials)).await?;
         }
         Ok(Connection::new(wire, offers, self.config.timeouts))
     }
@@ -150,26 +142,28 @@ impl Opener {
     }
 }
 
-impl fmt::Debug for Opener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.config.fmt(f)
-    }
-}
-
 async fn hello(wire: &mut Wire, name: &str, end: Instant) -> Result<Capabilities, Fault> {
-    let answer = run_until(end, wire.ask(&format!("EHLO {name}"))).await;
-    Ok(Capabilities::read(&expect_yes(Step::Hello, answer)?))
+    let hello = format!("EHLO {name}");
+    Ok(Capabilities::read(&expect_yes(Step::Hello, end, wire.ask(&hello)).await?))
 }
 
-fn expect_yes(step: Step, answer: Result<Reply, ConnectionError>) -> Result<Reply, Fault> {
-    let reply = answer.map_err(|error| error.into_fault(step))?;
+async fn secured(wire: Wire, tls: &Tls, end: Instant) -> Result<Wire, Fault> {
+    run_until(end, wire.start_tls(tls)).await.map_err(|error| error.into_fault(Step::Handshake))
+}
+
+async fn expect_yes(
+    step: Step,
+    end: Instant,
+    answer: impl Future<Output = Result<Reply, ConnectionError>>,
+) -> Result<Reply, Fault> {
+    let reply = run_until(end, answer).await.map_err(|error| error.into_fault(step))?;
     if reply.is_positive() { Ok(reply) } else { Err(refusal(step, reply)) }
 }
 
 /// Describes a refusal before MAIL.
 fn refusal(step: Step, reply: Reply) -> Fault {
     if !reply.is_negative() {
-        return ConnectionError::OutOfPlace(reply).into_fault(step);
+        return reply.out_of_place(step);
     }
     let mut fault = reply.fault();
     fault.text = format!("at {step}: {}", fault.text).into();

@@ -69,7 +69,7 @@ impl Slot {
     /// Takes an idle connection that is still open, if there is one.
     pub(crate) async fn take_idle(&self) -> Option<Connection> {
         while let Some(mut connection) = self.idle.take_newest() {
-            if connection.is_quiet().await {
+            if connection.wire.is_quiet().await {
                 return Some(connection);
             }
         }
@@ -78,10 +78,10 @@ impl Slot {
 
     /// Keeps the connection for the next message, unless a transaction is unfinished.
     pub(crate) fn return_connection(&self, connection: Connection) {
-        if !connection.is_ready() {
+        if !connection.ready {
             return;
         }
-        if connection.used() >= self.idle.messages_max {
+        if connection.used >= self.idle.messages_max {
             tokio::spawn(quit(connection));
             return;
         }

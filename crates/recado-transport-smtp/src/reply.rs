@@ -6,6 +6,8 @@
 use recado_core::Fault;
 use recado_core::outcome::enhanced_code;
 
+use crate::wire::{ConnectionError, Step};
+
 /// Bytes at most in one reply with all its lines. The longest seen are a few hundred.
 pub(crate) const REPLY_MAX_BYTES: usize = 16 * 1_024;
 
@@ -76,6 +78,11 @@ impl Reply {
     /// Code and text, as people quote it.
     pub(crate) fn quoted(&self) -> String {
         format!("{} {}", self.code, self.text()).trim_end().to_owned()
+    }
+
+    /// The fault of a server that said this where it makes no sense.
+    pub(crate) fn out_of_place(self, step: Step) -> Fault {
+        ConnectionError::OutOfPlace(self).into_fault(step)
     }
 
     /// The server's no, as a fault.

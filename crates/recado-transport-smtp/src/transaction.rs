@@ -59,23 +59,21 @@ impl RefusedRecipients {
 
 /// A connection that takes mail.
 pub(crate) struct Connection {
-    wire: Wire,
+    pub wire: Wire,
     offers: Capabilities,
     timeouts: Timeouts,
     /// Transactions begun.
-    used: u32,
+    pub used: u32,
     /// True between two transactions. False from the beginning of one until it ended in an answer: while it
     /// is false, the next reply may belong to an earlier command.
-    ready: bool,
+    pub ready: bool,
     /// The last transaction was left open: no recipient took the message.
     to_reset: bool,
 }
 
-/// An old connection was closed or out of step before MAIL.
-pub(crate) struct Stale(pub Fault);
-
 /// The reason why a transaction came to no answer about its message.
 enum TransactionError {
+    /// An old connection was closed or out of step before MAIL.
     Stale(Fault),
     Failed(Fault),
 }
@@ -91,36 +89,24 @@ impl Connection {
         Connection { wire, offers, timeouts, used: 0, ready: true, to_reset: false }
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
-        self.ready
-    }
-
-    pub(crate) fn used(&self) -> u32 {
-        self.used
-    }
-
-    /// Returns true if the server has neither closed the connection nor said anything since its last answer.
-    pub(crate) async fn is_quiet(&mut self) -> bool {
-        self.wire.is_quiet().await
-    }
-
     pub(crate) async fn quit(mut self) {
         // The answer is not awaited.
         let _ = self.wire.write(b"QUIT\r\n").await;
     }
 
-    /// Only a connection that was used before can be stale.
+    /// Runs one transaction. It returns an error where the connection turned out stale before MAIL, which only one
+    /// that was used before can be.
     pub(crate) async fn transact(
         &mut self,
         envelope: &Envelope<'_>,
         deadline: Deadline,
-    ) -> Result<Transaction, Stale> {
+    ) -> Result<Transaction, Fault> {
         let began = Instant::now();
         let mut refusals = RefusedRecipients::default();
         let answer = match self.run(envelope, deadline, &mut refusals).await {
             Ok(answer) => Ok(answer),
             Err(TransactionError::Failed(fault)) => Err(fault),
-            Err(TransactionError::Stale(fault)) => return Err(Stale(fault)),
+            Err(TransactionError::Stale(fault)) => return Err(fault),
         };
         self.used += 1;
         let others = envelope.recipients.iter().filter(|recipient| !refusals.concern(recipient));
@@ -155,7 +141,7 @@ impl Connection {
             no if no.is_negative() => Err(no.fault().into()),
             odd => {
                 self.ready = false;
-                Err(ConnectionError::OutOfPlace(odd).into_fault(Step::FinalDot).into())
+                Err(odd.out_of_place(Step::FinalDot).into())
             }
         }
     }
@@ -166,9 +152,7 @@ impl Connection {
         }
         match run_until(deadline.step(self.timeouts.envelope), self.wire.ask("RSET")).await {
             Ok(reply) if reply.is_positive() => Ok(()),
-            Ok(reply) => {
-                Err(TransactionError::Stale(ConnectionError::OutOfPlace(reply).into_fault(Step::Reset)))
-            }
+            Ok(reply) => Err(TransactionError::Stale(reply.out_of_place(Step::Reset))),
             Err(error) => Err(TransactionError::Stale(error.into_fault(Step::Reset))),
         }
     }
@@ -223,10 +207,10 @@ impl Connection {
             return Ok(());
         }
         if self.used > 0 && (reply.is_closing() || reply.code == BAD_SEQUENCE) {
-            return Err(TransactionError::Stale(ConnectionError::OutOfPlace(reply).into_fault(Step::Mail)));
+            return Err(TransactionError::Stale(reply.out_of_place(Step::Mail)));
         }
         if !reply.is_negative() {
-            return Err(ConnectionError::OutOfPlace(reply).into_fault(Step::Mail).into());
+            return Err(reply.out_of_place(Step::Mail).into());
         }
         let mut in_step = !reply.is_closing();
         for _ in 0..sent_along {
@@ -274,12 +258,8 @@ impl Connection {
         let text = with_dots(message);
         let writing = run_until(deadline.end(), self.wire.write_unless_answered(&text)).await;
         if let Some(early) = writing.map_err(|error| error.into_fault(Step::Text))? {
-            let fault = if early.is_negative() {
-                early.fault()
-            } else {
-                ConnectionError::OutOfPlace(early).into_fault(Step::Text)
-            };
-            return Err(fault.into());
+            let is_refusal = early.is_negative();
+            return Err(if is_refusal { early.fault() } else { early.out_of_place(Step::Text) }.into());
         }
         let verdict = run_until(deadline.end(), self.wire.ask(".")).await;
         Ok(verdict.map_err(|error| error.into_fault(Step::FinalDot))?)
@@ -291,22 +271,19 @@ impl Connection {
     }
 
     fn connection_failed(&self, error: ConnectionError, step: Step) -> TransactionError {
-        let fault = error.into_fault(step);
-        if self.used > 0 && step == Step::Mail {
-            TransactionError::Stale(fault)
-        } else {
-            TransactionError::Failed(fault)
-        }
+        let is_stale = self.used > 0 && step == Step::Mail;
+        let error_of = if is_stale { TransactionError::Stale } else { TransactionError::Failed };
+        error_of(error.into_fault(step))
     }
 
     /// Returns the fault of a refusal after which the transaction can go on.
     fn no(&self, reply: Reply, step: Step) -> Result<Fault, TransactionError> {
         match reply.code {
             // Our commands are in order. On an old connection what came before may have upset it.
-            BAD_SEQUENCE if self.used > 0 => Err(ConnectionError::OutOfPlace(reply).into_fault(step).into()),
+            BAD_SEQUENCE if self.used > 0 => Err(reply.out_of_place(step).into()),
             421 => Err(reply.fault().into()),
             400.. => Ok(reply.fault()),
-            _ => Err(ConnectionError::OutOfPlace(reply).into_fault(step).into()),
+            _ => Err(reply.out_of_place(step).into()),
         }
     }
 }

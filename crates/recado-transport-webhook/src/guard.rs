@@ -66,11 +66,6 @@ pub(crate) enum Scheme {
 }
 
 impl Guard {
-    /// Returns true if this address may be connected to over TLS.
-    pub fn permits(&self, ip: IpAddr) -> bool {
-        self.check_address(ip, None, Scheme::Https).is_ok()
-    }
-
     /// Judges all of an address that can be judged without a lookup.
     pub fn check_url(&self, url: &Url) -> Result<(), Refusal> {
         let scheme = match url.scheme() {

@@ -198,10 +198,7 @@ impl Transport for Webhook {
     }
 
     async fn send(&self, delivery: Delivery<'_>) -> Outcome {
-        match self.deliver(delivery).await {
-            Ok(answer) => Outcome::Accepted { answer: answer.json },
-            Err(fault) => Outcome::Failed(fault),
-        }
+        self.deliver(delivery).await.map(|answer| answer.json).into()
     }
 }
 

@@ -47,11 +47,10 @@ pub struct Http {
 
 impl Http {
     pub fn new(config: HttpConfig) -> Result<Self, ConfigError> {
-        let base = config.checked_base()?;
         let own_headers = config.checked_headers()?;
         let builder = HttpClient::builder(config.connect_timeout).default_headers(own_headers.clone());
         let client = HttpClient::new(builder, config.answer_wait)?;
-        Ok(Http { client, base, own_headers, secrets: config.secrets() })
+        Ok(Http { client, secrets: config.secrets(), base: config.base_url, own_headers })
     }
 
     pub(crate) fn base(&self) -> &Url {
@@ -92,10 +91,7 @@ impl Transport for Http {
             Ok(request) => request,
             Err(faults) => return Outcome::Failed(data::unusable(&faults)),
         };
-        match self.exchange(request, delivery).await {
-            Ok(answer) => Outcome::Accepted { answer: answer.json },
-            Err(fault) => Outcome::Failed(fault),
-        }
+        self.exchange(request, delivery).await.map(|answer| answer.json).into()
     }
 }
 

@@ -3,7 +3,6 @@
 //! A [`Transport`] hands one job to the outside world and brings back an [`Outcome`]: the raw fact,
 //! unjudged. It keeps no state about jobs, retries nothing, and knows nothing of policies or stores.
 
-pub mod causes;
 pub mod data;
 pub mod http;
 pub mod sandbox;

@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 use async_trait::async_trait;
 use recado_core::{Fault, NetworkKind, Outcome, Payload};
 use reqwest::{StatusCode, Url};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::data::{self, Object};
@@ -67,8 +67,10 @@ impl Evolution {
             let number = number(data);
             let message = message(data);
             let (instance, number, message) = (instance?, number?, message?);
-            let url = self.endpoint(message.endpoint(), &instance)?;
-            Some(Request::json(url, serde_json::to_vec(&Envelope { number, message }).ok()?))
+            let url = self.endpoint(message.action, &instance)?;
+            let mut fields = vec![("number", Cow::from(number))];
+            fields.extend(message.fields);
+            Some(Request::json(url, serde_json::to_vec(&InOrder(fields)).ok()?))
         })
     }
 
@@ -121,39 +123,18 @@ impl Transport for Evolution {
     }
 }
 
-#[derive(Serialize)]
-struct Envelope {
-    number: String,
-    #[serde(flatten)]
-    message: Message,
+/// One of Evolution's actions, and the fields that it takes beside the number.
+struct Message<'a> {
+    action: &'static str,
+    fields: Vec<(&'static str, Cow<'a, str>)>,
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Message {
-    Text {
-        text: String,
-    },
-    Audio {
-        audio: String,
-    },
-    Media {
-        mediatype: &'static str,
-        media: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        caption: Option<String>,
-        #[serde(rename = "fileName", skip_serializing_if = "Option::is_none")]
-        file_name: Option<String>,
-    },
-}
+/// A JSON object whose members stand in this order.
+struct InOrder<'a>(Vec<(&'static str, Cow<'a, str>)>);
 
-impl Message {
-    fn endpoint(&self) -> &'static str {
-        match self {
-            Message::Text { .. } => "sendText",
-            Message::Audio { .. } => "sendWhatsAppAudio",
-            Message::Media { .. } => "sendMedia",
-        }
+impl Serialize for InOrder<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
@@ -195,7 +176,7 @@ fn number(data: &Object<'_, '_>) -> Option<String> {
     Some(number.trim_start_matches('+').to_owned())
 }
 
-fn message(data: &Object<'_, '_>) -> Option<Message> {
+fn message<'a>(data: &Object<'a, '_>) -> Option<Message<'a>> {
     match (data.has("text"), data.has("media")) {
         (true, true) => {
             data.fault(
@@ -205,7 +186,9 @@ fn message(data: &Object<'_, '_>) -> Option<Message> {
             data.words("text", "Olá!");
             media(&data.object("media")?)
         }
-        (true, false) => Some(Message::Text { text: data.words("text", "Olá!")?.into_owned() }),
+        (true, false) => {
+            Some(Message { action: "sendText", fields: vec![("text", data.words("text", "Olá!")?)] })
+        }
         (false, true) => media(&data.object("media")?),
         (false, false) => {
             data.fault_here(
@@ -216,7 +199,7 @@ fn message(data: &Object<'_, '_>) -> Option<Message> {
     }
 }
 
-fn media(media: &Object<'_, '_>) -> Option<Message> {
+fn media<'a>(media: &Object<'a, '_>) -> Option<Message<'a>> {
     media.allow_only(&["type", "url", "base64", "caption", "fileName"]);
     if !media.has("type") {
         media.fault("type", format!("is missing; write one of {}", MEDIA_TYPES.join(", ")));
@@ -229,30 +212,34 @@ fn media(media: &Object<'_, '_>) -> Option<Message> {
             for name in ["caption", "fileName"].into_iter().filter(|name| media.has(name)) {
                 media.fault(name, "is not sent with audio; leave it out");
             }
-            Some(Message::Audio { audio: content? })
+            Some(Message { action: "sendWhatsAppAudio", fields: vec![("audio", content?)] })
         }
         Some("document") if media.has("base64") && file_name.is_none() => {
             media.fault("fileName", "is missing; a document in base64 needs one, such as \"invoice.pdf\"");
             None
         }
-        _ => Some(Message::Media {
-            mediatype: kind?,
-            media: content?,
-            caption: caption.map(Into::into),
-            file_name: file_name.map(Into::into),
-        }),
+        _ => {
+            let fields = [
+                ("mediatype", Some(kind?.into())),
+                ("media", Some(content?)),
+                ("caption", caption),
+                ("fileName", file_name),
+            ];
+            let given = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
+            Some(Message { action: "sendMedia", fields: given.collect() })
+        }
     }
 }
 
 /// Evolution's `media`: an address to fetch it from, or the file itself.
-fn content(media: &Object<'_, '_>) -> Option<String> {
+fn content<'a>(media: &Object<'a, '_>) -> Option<Cow<'a, str>> {
     let (url, file) = (web_address(media), file(media));
     match (media.has("url"), media.has("base64")) {
         (true, true) => media.fault("base64", "stands beside `url`; give one of the two"),
         (false, false) => media.fault_here("has no content; write `url` or `base64`"),
         _ => {}
     }
-    url.or(file).map(Into::into)
+    url.or(file)
 }
 
 fn web_address<'a>(media: &Object<'a, '_>) -> Option<Cow<'a, str>> {

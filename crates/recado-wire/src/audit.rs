@@ -106,6 +106,7 @@ impl AuditItem {
     }
 
     fn of(record: &AuditEvent, event: AuditStep, archived: Option<&ArchivedRecord>) -> Self {
+        let decision = &record.decision;
         AuditItem {
             event,
             kind: record.kind,
@@ -118,17 +119,17 @@ impl AuditItem {
             job_id: record.job_id.clone(),
             company_id: record.company_id.clone(),
             route: record.route.clone(),
-            attempt: record.attempt,
+            attempt: record.decision.attempt,
             retry: AuditedRetry {
-                error_message: record.error_message.clone(),
-                retry_count: record.retry_count,
-                error_classification: record.error_classification,
-                backoff_minutes: record.backoff_minutes,
-                next_retry_time: record.next_retry_time,
-                should_retry: record.should_retry,
-                retry_reason: record.retry_reason.clone(),
+                error_message: record.decision.error_message.clone(),
+                retry_count: record.decision.retry_count,
+                error_classification: record.decision.error_classification,
+                backoff_minutes: record.decision.backoff_minutes,
+                next_retry_time: record.decision.next_retry_time,
+                should_retry: record.decision.should_retry,
+                retry_reason: record.decision.retry_reason.clone(),
             },
-            rule: record.rule.clone(),
+            rule: record.decision.rule.clone(),
             actor: record.actor.clone(),
         }
     }

@@ -116,11 +116,11 @@ impl From<recado_core::DeadLetter> for DeadLetter {
             corrected_data: entry.corrected_data,
             last_failure: LastFailure {
                 failed_attempts: entry.failed_attempts,
-                last_failure_reason: entry.last_failure_reason.as_str().to_owned(),
-                last_failure_code: entry.last_failure_code,
-                last_failure_timestamp: entry.last_failure_at,
-                error_classification: entry.class,
-                stack_trace: entry.stack_trace,
+                last_failure_reason: entry.failure.reason.as_str().to_owned(),
+                last_failure_code: entry.failure.code,
+                last_failure_timestamp: entry.failure.at,
+                error_classification: entry.failure.class,
+                stack_trace: entry.failure.stack_trace,
             },
             times: DeadLetterTimes {
                 enqueued_at: entry.enqueued_at,
@@ -131,7 +131,7 @@ impl From<recado_core::DeadLetter> for DeadLetter {
             user_id: entry.user_id,
             correlation_id: entry.correlation_id,
             attempts: entry.attempts.iter().map(Attempt::from).collect(),
-            fingerprint: entry.fingerprint,
+            fingerprint: entry.failure.fingerprint,
             cause: entry.cause,
             state: entry.state,
         }

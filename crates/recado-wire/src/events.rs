@@ -62,9 +62,9 @@ impl EventQuery {
         let company = event.company_id.as_ref().map(CompanyId::as_str);
         (self.events.is_empty() || self.events.contains(&event.kind))
             && fits(self.company_id.as_ref().map(CompanyId::as_str), company)
-            && fits(self.route.as_ref().map(RouteName::as_str), event.data.route.as_deref())
-            && fits(self.job_id.as_ref().map(JobId::as_str), event.data.job_id.as_deref())
-            && fits(self.correlation_id.as_deref(), event.data.correlation_id.as_deref())
+            && fits(self.route.as_ref().map(RouteName::as_str), event.data.job.route.as_deref())
+            && fits(self.job_id.as_ref().map(JobId::as_str), event.data.job.job_id.as_deref())
+            && fits(self.correlation_id.as_deref(), event.data.job.correlation_id.as_deref())
     }
 }
 

@@ -158,8 +158,8 @@ fn show_sample(entry: DeadLetter) -> BulkSample {
         job_id: entry.job_id,
         company_id: entry.company,
         route: entry.route,
-        last_failure_code: entry.last_failure_code,
-        last_failure_reason: entry.last_failure_reason.as_str().to_owned(),
+        last_failure_code: entry.failure.code,
+        last_failure_reason: entry.failure.reason.as_str().to_owned(),
         moved_to_dlq_at: entry.moved_at,
     }
 }

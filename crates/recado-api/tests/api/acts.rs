@@ -171,7 +171,7 @@ async fn each_read_that_shows_payloads_is_on_record_and_no_other() {
         let of_a = records.iter().find(|act| act.kind == AuditKind::PayloadRead).unwrap();
         assert_eq!(of_a.user_id.as_deref(), Some("u-81"), "it is erased with the person");
         let page = records.iter().filter(|act| act.kind == AuditKind::PayloadRead).nth(3).unwrap();
-        let words = page.retry_reason.as_deref();
+        let words = page.decision.retry_reason.as_deref();
         assert_eq!(words, Some("2 dead letters shown: company acme"), "one record for a page");
         server.stop().await;
     }

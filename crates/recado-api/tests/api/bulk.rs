@@ -143,7 +143,7 @@ async fn w3_chosen_entries_are_discarded_for_a_reason_and_the_act_itself_is_on_t
     let mut records = server.records().await;
     records.retain(|record| *record.claim_id == *id);
     let [started, ended] = records.as_slice() else { panic!("{records:?}") };
-    let reason = |record: &AuditEvent| record.retry_reason.clone().unwrap_or_default();
+    let reason = |record: &AuditEvent| record.decision.retry_reason.clone().unwrap_or_default();
     assert_eq!((started.kind, ended.kind), (AuditKind::BulkStarted, AuditKind::BulkEnded));
     assert!(reason(started).contains("of 2 dead letters begins: customer left"), "{started:?}");
     assert!(reason(ended).contains("2 done"), "{ended:?}");

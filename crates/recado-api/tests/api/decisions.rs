@@ -216,13 +216,19 @@ async fn t14_every_decision_is_on_the_audit_trail_with_its_nine_fields() {
     ask(&server, "DUPLICATE_CLAIM", 0).await;
     let records = server.records().await;
     let [retry, refusal] = records.as_slice() else { panic!("{records:?}") };
-    assert_eq!((retry.kind, &*retry.claim_id, retry.retry_count), (AuditKind::ClaimRetry, "CLM-1", Some(3)));
-    assert_eq!(retry.error_message.as_deref(), Some("TIMEOUT"));
-    assert!(
-        retry.error_classification.is_some()
-            && retry.backoff_minutes.is_some()
-            && retry.next_retry_time.is_some()
+    assert_eq!(
+        (retry.kind, &*retry.claim_id, retry.decision.retry_count),
+        (AuditKind::ClaimRetry, "CLM-1", Some(3))
     );
-    assert_eq!((retry.should_retry, retry.retry_reason.as_deref()), (Some(true), Some("Retry 3 of 5")));
-    assert_eq!((refusal.kind, refusal.should_retry), (AuditKind::ClaimRefused, Some(false)));
+    assert_eq!(retry.decision.error_message.as_deref(), Some("TIMEOUT"));
+    assert!(
+        retry.decision.error_classification.is_some()
+            && retry.decision.backoff_minutes.is_some()
+            && retry.decision.next_retry_time.is_some()
+    );
+    assert_eq!(
+        (retry.decision.should_retry, retry.decision.retry_reason.as_deref()),
+        (Some(true), Some("Retry 3 of 5"))
+    );
+    assert_eq!((refusal.kind, refusal.decision.should_retry), (AuditKind::ClaimRefused, Some(false)));
 }

@@ -1,7 +1,7 @@
 //! Contents of the files after an append.
 
 use recado_audit::{Content, Error, Options, PublicKey, Query, Trail, search};
-use recado_core::{AuditEvent, AuditKind, Class};
+use recado_core::{AuditEvent, AuditKind, Class, RetryDecision};
 use serde_json::Value;
 
 use crate::forger;
@@ -48,15 +48,19 @@ fn every_field_of_an_event_comes_back_whatever_is_in_it() {
         user_id: Some(nasty.into()),
         correlation_id: Some(nasty.into()),
         provider: Some(nasty.into()),
-        attempt: Some(u32::MAX),
-        error_message: Some(nasty.into()),
-        retry_count: Some(0),
-        error_classification: Some(Class::Unknown),
-        backoff_minutes: Some(u64::MAX),
-        should_retry: Some(false),
-        retry_reason: Some(nasty.into()),
-        rule: Some(nasty.into()),
+        decision: RetryDecision {
+            attempt: Some(u32::MAX),
+            error_message: Some(nasty.into()),
+            retry_count: Some(0),
+            error_classification: Some(Class::Unknown),
+            backoff_minutes: Some(u64::MAX),
+            next_retry_time: None,
+            should_retry: Some(false),
+            retry_reason: Some(nasty.into()),
+            rule: Some(nasty.into()),
+        },
         actor: Some(nasty.into()),
+        bulk_id: Some(nasty.into()),
         ..AuditEvent::claim("", nasty, AuditKind::Replayed, at("2026-09-01T08:00:00Z"))
     };
     full.source = nasty.into();
@@ -164,7 +168,7 @@ fn a_record_that_no_line_holds_is_refused_and_the_trail_goes_on() {
     let place = Place::new();
     let mut trail = place.open();
     let mut long = entry(2);
-    long.event.error_message = Some("x".repeat(1 << 20).into());
+    long.event.decision.error_message = Some("x".repeat(1 << 20).into());
     let error = trail.append(&[entry(1), long], at("2026-11-15T12:00:00Z")).unwrap_err();
     assert!(matches!(error, Error::TooLong { sequence: 2, .. }), "{error}");
     assert!(!error.to_string().contains("xxx"), "{error}");

@@ -40,7 +40,7 @@ fn t18_the_log_of_one_subject_is_exported_whole_and_nobody_elses() {
         assert_eq!(event.user_id.as_deref(), Some("user-3"));
         assert_eq!(event.job_id.as_deref(), Some(&*format!("job-{number}")));
         assert_eq!(*event.claim_id, *format!("guia-{}", number % 50));
-        assert!(event.error_message.as_deref().unwrap().contains("João"));
+        assert!(event.decision.error_message.as_deref().unwrap().contains("João"));
     }
 }
 
@@ -94,7 +94,8 @@ fn what_is_left_of_an_erased_record_are_the_bare_facts_and_who_acted() {
         panic!("not an event: {records:?}");
     };
     let mut left = batch[1].event.clone();
-    (left.claim_id, left.job_id, left.error_message, left.retry_reason) = ("".into(), None, None, None);
+    (left.claim_id, left.job_id, left.decision.error_message, left.decision.retry_reason) =
+        ("".into(), None, None, None);
     (left.user_id, left.correlation_id) = (None, None);
     assert_eq!((event, *erased_by), (&left, Some(4)));
     let query = Query { claim: Some("".into()), ..Query::default() };

@@ -30,13 +30,13 @@ pub fn entry(n: u64) -> Entry {
     let mut event = AuditEvent::claim(&claim, "tiss-claims", kind, happened);
     event.job_id = Some(format!("job-{n}").into());
     event.company_id = Some(format!("company-{}", n % 3).into());
-    event.error_message = Some(format!("SERVICE_UNAVAILABLE for \"João\" {n}\n").into());
-    event.error_classification = Some(Class::Transient);
-    event.retry_count = Some(1);
-    event.backoff_minutes = Some(7);
-    event.next_retry_time = Some(happened.plus(Duration::from_secs(420)));
-    event.retry_reason = Some("TISS não respondeu".into());
-    event.rule = Some("tiss/service_unavailable".into());
+    event.decision.error_message = Some(format!("SERVICE_UNAVAILABLE for \"João\" {n}\n").into());
+    event.decision.error_classification = Some(Class::Transient);
+    event.decision.retry_count = Some(1);
+    event.decision.backoff_minutes = Some(7);
+    event.decision.next_retry_time = Some(happened.plus(Duration::from_secs(420)));
+    event.decision.retry_reason = Some("TISS não respondeu".into());
+    event.decision.rule = Some("tiss/service_unavailable".into());
     event.user_id = Some(format!("user-{}", n % 10).into());
     event.correlation_id = n.is_multiple_of(2).then(|| format!("order-{}", n % 20).into());
     Entry { source: SOURCE.into(), sequence: n, event }

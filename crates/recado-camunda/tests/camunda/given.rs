@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_camunda::{
-    Auth, Camunda7, Camunda8, Chance, DecisionSource, Limits, NoDecision, Rest, Rules, Subscription, Worker,
+    Auth, Camunda7, Camunda8, DecisionSource, Limits, NoDecision, Rest, Rules, Subscription, Worker,
 };
-use recado_core::{Class, Timestamp};
+use recado_core::{Class, Random, Timestamp};
 use recado_testkit::camunda::{CamundaTask, FakeCamunda};
 use recado_wire::decisions::{Decision, DecisionErrorCode, DecisionRequest};
 use serde_json::{Value, json};
@@ -144,15 +144,15 @@ impl Given {
             poll: setup.poll,
         };
         let limits = Limits { tasks_max: setup.tasks_max, lock: LOCK, stop_grace: setup.stop_grace };
-        let (source, chance) = (Shared(Arc::clone(&rule)), Chance::with_seed(7));
+        let (source, random) = (Shared(Arc::clone(&rule)), Random::from_seed(7));
         let worker = match version {
             Version::Eight => {
                 let rest = Rest::new(&fake.url(""), setup.auth).expect("an address");
-                Worker::new(Camunda8::new(rest, subscription), source, setup.rules, limits, chance)
+                Worker::new(Camunda8::new(rest, subscription), source, setup.rules, limits, random)
             }
             Version::Seven => {
                 let rest = Rest::new(&fake.url("/engine-rest"), setup.auth).expect("an address");
-                Worker::new(Camunda7::new(rest, subscription), source, setup.rules, limits, chance)
+                Worker::new(Camunda7::new(rest, subscription), source, setup.rules, limits, random)
             }
         };
         let stop = CancellationToken::new();

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use recado_camunda::{
-    Auth, Camunda7, Camunda8, Chance, EngineError, Limits, Mode, OAuth, OnRefusal, Rest, Rules, Secret,
-    Subscription, TYPE_DEFAULT, Worker,
+    Auth, Camunda7, Camunda8, EngineError, Limits, Mode, OAuth, OnRefusal, Rest, Rules, Secret, Subscription,
+    TYPE_DEFAULT, Worker,
 };
 use recado_config::{Level, Log, LogFormat};
+use recado_core::Random;
 use recado_engine::SystemClock;
 use recado_server::{logging, serve};
 use tokio_util::sync::CancellationToken;
@@ -202,7 +203,7 @@ pub async fn run(args: CamundaArgs) -> Done {
         maxJobs = args.max_jobs,
         "Working for the process engine"
     );
-    let chance = Chance::new();
+    let chance = Random::from_entropy();
     let worker = match args.engine {
         Engine::Eight => Worker::new(Camunda8::new(rest, subscription), decisions, rules, limits, chance),
         Engine::Seven => Worker::new(Camunda7::new(rest, subscription), decisions, rules, limits, chance),

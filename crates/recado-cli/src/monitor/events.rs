@@ -106,15 +106,15 @@ fn show(screen: &mut Screen, event: &Event) -> io::Result<()> {
     let data = &event.data;
     let facts = [
         ("company", event.company_id.as_ref().map(ToString::to_string)),
-        ("route", data.route.as_ref().map(ToString::to_string)),
-        ("job", data.job_id.as_ref().map(ToString::to_string)),
+        ("route", data.job.route.as_ref().map(ToString::to_string)),
+        ("job", data.job.job_id.as_ref().map(ToString::to_string)),
         ("endpoint", data.endpoint_id.as_ref().map(ToString::to_string)),
         ("provider", data.provider.as_ref().map(ToString::to_string)),
-        ("attempt", data.attempt.as_ref().map(ToString::to_string)),
-        ("cause", data.cause.map(|cause| cause.as_str().to_owned())),
-        ("next", data.next_retry_time.as_ref().map(ToString::to_string)),
+        ("attempt", data.outcome.attempt.as_ref().map(ToString::to_string)),
+        ("cause", data.outcome.cause.map(|cause| cause.as_str().to_owned())),
+        ("next", data.outcome.next_retry_time.as_ref().map(ToString::to_string)),
         ("by", data.actor.as_ref().map(ToString::to_string)),
-        ("code", data.error_code.as_ref().map(ToString::to_string)),
+        ("code", data.outcome.error_code.as_ref().map(ToString::to_string)),
     ];
     let at = screen.painted(Paint::Faint, event.timestamp);
     let what = screen.painted(paint(event.kind), format_args!("{:<18}", event.kind.as_str()));
@@ -124,7 +124,7 @@ fn show(screen: &mut Screen, event: &Event) -> io::Result<()> {
             line.push_str(&format!("  {} {}", screen.painted(Paint::Faint, name), clean(&value)));
         }
     }
-    if let Some(words) = data.last_error.as_deref().or(data.reason.as_deref()) {
+    if let Some(words) = data.outcome.last_error.as_deref().or(data.reason.as_deref()) {
         line.push_str(&format!("  {}", clean(words)));
     }
     screen.line(line)

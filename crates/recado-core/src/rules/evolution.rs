@@ -1,8 +1,9 @@
 //! Evolution API (WhatsApp): the body decides first, then the status.
 
+use super::RowCondition::{Matches, Says, Status};
 use super::graph::{self, CLOUD};
 use super::http::BY_STATUS;
-use super::{Row, UNANSWERED, regex, set, status, text};
+use super::{Row, UNANSWERED, set};
 use crate::classify::Blame::{Credential, Message, Provider};
 use crate::classify::Class::{Permanent, RateLimit, Transient};
 use crate::classify::Rule;
@@ -10,13 +11,13 @@ use crate::classify::Rule;
 /// Any failure to send may come as 400, and the Cloud API channel can put one inside a 201, so these
 /// do not ask for the status.
 const BODY: &[Row] = &[
-    ("not-on-whatsapp", regex(r#"(?i)(?:^|[\s{,"])exists"?\s*:\s*false\b"#), Permanent, Message),
+    ("not-on-whatsapp", &[Matches(r#"(?i)(?:^|[\s{,"])exists"?\s*:\s*false\b"#)], Permanent, Message),
     // One instance lost its session or sends too fast; the others on the same server are well.
-    ("connection-closed", text("Connection Closed"), Transient, Credential),
-    ("rate-overlimit", text("rate-overlimit"), RateLimit, Credential),
-    ("timed-out", text("Timed Out"), Transient, Provider),
+    ("connection-closed", &[Says("Connection Closed")], Transient, Credential),
+    ("rate-overlimit", &[Says("rate-overlimit")], RateLimit, Credential),
+    ("timed-out", &[Says("Timed Out")], Transient, Provider),
     // A 404 is the number's fault, unless it is the instance that is unknown.
-    ("unknown-instance", status(404, 404).and_regex(UNKNOWN_INSTANCE), Permanent, Credential),
+    ("unknown-instance", &[Status(404, 404), Matches(UNKNOWN_INSTANCE)], Permanent, Credential),
 ];
 
 const UNKNOWN_INSTANCE: &str = r"(?i)\binstance (?:does not exist|not found)";

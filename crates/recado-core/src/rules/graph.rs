@@ -1,7 +1,7 @@
 //! Meta's Graph API, which Instagram and the Cloud API of WhatsApp speak: the number in the body says
 //! more than the status, which is 400 for nearly everything.
 
-use super::{Named, compiled};
+use super::{Named, compiled, rule};
 use crate::classify::Blame::{Credential, Message, Provider};
 use crate::classify::Class::{Permanent, RateLimit, Transient};
 use crate::classify::{Condition, Rule};
@@ -44,13 +44,8 @@ pub(super) const CLOUD: &[Named] = &[
 
 /// Graph's rules, for answers whose status lies within `status`.
 pub(super) fn rules(set: &str, status: (u16, u16)) -> Vec<Rule> {
-    let flag = Rule {
-        name: format!("{set}/graph-is-transient").into(),
-        when: in_body(r#""is_transient"\s*:\s*true\b"#, status),
-        class: Transient,
-        blame: Provider,
-        wait: None,
-    };
+    let when = in_body(r#""is_transient"\s*:\s*true\b"#, status);
+    let flag = rule(set, "graph-is-transient", when, Transient, Provider);
     [by_number(set, WORTH_WAITING, status), vec![flag], by_number(set, FINAL, status)].concat()
 }
 
@@ -59,12 +54,9 @@ pub(super) fn rules(set: &str, status: (u16, u16)) -> Vec<Rule> {
 pub(super) fn by_number(set: &str, numbers: &[Named], status: (u16, u16)) -> Vec<Rule> {
     numbers
         .iter()
-        .map(|&(number, class, blame)| Rule {
-            name: format!("{set}/graph-{number}").into(),
-            when: in_body(&format!(r#""code"\s*:\s*{}\b"#, number.replace('x', r"\d")), status),
-            class,
-            blame,
-            wait: None,
+        .map(|&(number, class, blame)| {
+            let when = in_body(&format!(r#""code"\s*:\s*{}\b"#, number.replace('x', r"\d")), status);
+            rule(set, &format!("graph-{number}"), when, class, blame)
         })
         .collect()
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::RowCondition::{Code, Says, Status};
 use super::smtp::TAKEN_BACK;
-use super::{Named, Row, UNANSWERED, code, set, status, text};
+use super::{Named, Row, UNANSWERED, rule, set};
 use crate::classify::Blame::{Credential, Message, Provider};
 use crate::classify::Class::{Permanent, RateLimit, Transient};
 use crate::classify::{Condition, Rule};
@@ -41,10 +42,10 @@ const NAMES: &[Named] = &[
 
 /// Errors of the SES transport when it has no key to sign with.
 const KEYLESS: &[Row] = &[
-    ("CredentialsNotFound", code("CredentialsNotFound"), Permanent, Credential),
-    ("RegionNotFound", code("RegionNotFound"), Permanent, Credential),
+    ("CredentialsNotFound", &[Code("CredentialsNotFound")], Permanent, Credential),
+    ("RegionNotFound", &[Code("RegionNotFound")], Permanent, Credential),
     // The service that hands out keys is slow or down, and recovers.
-    ("CredentialsUnavailable", code("CredentialsUnavailable"), Transient, Credential),
+    ("CredentialsUnavailable", &[Code("CredentialsUnavailable")], Transient, Credential),
 ];
 
 pub(super) const DAILY_QUOTA: &str = "daily-quota";
@@ -56,26 +57,26 @@ pub(super) const DAILY_QUOTA_WAIT: Duration = Duration::from_secs(60 * 60);
 /// `Throttling`, and over SMTP a 454, may be a matter of seconds or of a day: only the words tell. Both limits are
 /// the sending account's, which all companies of the provider share.
 pub(super) const WORDS: &[Row] = &[
-    (DAILY_QUOTA, text("Daily message quota exceeded"), RateLimit, Provider),
-    ("sending-rate", text("Maximum sending rate exceeded"), RateLimit, Provider),
+    (DAILY_QUOTA, &[Says("Daily message quota exceeded")], RateLimit, Provider),
+    ("sending-rate", &[Says("Maximum sending rate exceeded")], RateLimit, Provider),
 ];
 
 const BY_NUMBER: &[Row] = &[
-    ("421", code("421"), Transient, Provider),
-    ("450", code("450"), Transient, Message),
-    ("451", code("451"), Transient, Provider),
-    ("452", code("452"), Transient, Provider),
+    ("421", &[Code("421")], Transient, Provider),
+    ("450", &[Code("450")], Transient, Message),
+    ("451", &[Code("451")], Transient, Provider),
+    ("452", &[Code("452")], Transient, Provider),
     // How SES over SMTP throttles.
-    ("454", code("454"), RateLimit, Provider),
+    ("454", &[Code("454")], RateLimit, Provider),
     // The list reads a bare 500 as SMTP's syntax error.
-    ("500", code("500"), Permanent, Message),
-    ("550", code("550"), Permanent, Message),
-    ("554", code("554"), Permanent, Message),
-    ("55x", code("55x"), Permanent, Message),
-    ("401", status(401, 401), Permanent, Credential),
-    ("403", status(403, 403), Permanent, Credential),
-    ("429", status(429, 429), RateLimit, Provider),
-    ("5xx", status(500, 599), Transient, Provider),
+    ("500", &[Code("500")], Permanent, Message),
+    ("550", &[Code("550")], Permanent, Message),
+    ("554", &[Code("554")], Permanent, Message),
+    ("55x", &[Code("55x")], Permanent, Message),
+    ("401", &[Status(401, 401)], Permanent, Credential),
+    ("403", &[Status(403, 403)], Permanent, Credential),
+    ("429", &[Status(429, 429)], RateLimit, Provider),
+    ("5xx", &[Status(500, 599)], Transient, Provider),
 ];
 
 pub fn rules() -> Vec<Rule> {
@@ -88,7 +89,7 @@ pub(super) fn by_name(prefix: &str) -> Vec<Rule> {
     for &(name, class, blame) in NAMES {
         for spelling in [name.to_owned(), format!("{name}{SUFFIX}")] {
             let when = Condition { code: Some(spelling.clone().into()), ..Condition::default() };
-            rules.push(Rule { name: format!("{prefix}/{spelling}").into(), when, class, blame, wait: None });
+            rules.push(rule(prefix, &spelling, when, class, blame));
         }
     }
     rules

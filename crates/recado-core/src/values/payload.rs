@@ -146,17 +146,22 @@ impl BodyHash {
     pub fn of(data: &Payload, parts: &[Option<&str>]) -> Result<Self, serde_json::Error> {
         let mut hasher = start(Tag::Body);
         hasher.write_u128(digest_of_json(data.as_str())?);
-        for part in parts {
-            match part {
-                None => hasher.write_u8(0),
-                Some(text) => {
-                    hasher.write_u8(1);
-                    hasher.write_usize(text.len());
-                    hasher.write(text.as_bytes());
-                }
+        write_texts(&mut hasher, parts);
+        Ok(BodyHash(finish(hasher)))
+    }
+}
+
+/// Writes each text behind its length, so that no two lists of texts are written alike.
+pub(crate) fn write_texts(hasher: &mut impl Hasher, texts: &[Option<&str>]) {
+    for text in texts {
+        match text {
+            None => hasher.write_u8(0),
+            Some(text) => {
+                hasher.write_u8(1);
+                hasher.write_u64(text.len() as u64);
+                hasher.write(text.as_bytes());
             }
         }
-        Ok(BodyHash(finish(hasher)))
     }
 }
 

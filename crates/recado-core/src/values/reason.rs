@@ -26,6 +26,11 @@ impl Reason {
         }
     }
 
+    /// Words of our own, which are never blank.
+    pub fn of(words: &str) -> Self {
+        Reason::or(words, format_args!(""))
+    }
+
     /// The other side's words, or `otherwise` when it said nothing.
     pub fn or(text: &str, otherwise: fmt::Arguments<'_>) -> Self {
         Reason::new(text)

@@ -54,8 +54,8 @@ fn t14_a_scheduled_retry_records_all_nine_fields() {
         "retryReason": "Retry 1 of 5",
     });
     assert_eq!(nine_of(&audit), expected);
-    assert_eq!(audit.rule.as_deref(), Some("tiss/SERVICE_UNAVAILABLE"));
-    assert_eq!((audit.kind, audit.attempt), (AuditKind::RetryScheduled, Some(1)));
+    assert_eq!(audit.decision.rule.as_deref(), Some("tiss/SERVICE_UNAVAILABLE"));
+    assert_eq!((audit.kind, audit.decision.attempt), (AuditKind::RetryScheduled, Some(1)));
 }
 
 #[test]
@@ -79,10 +79,10 @@ fn t14_a_burial_records_the_nine_fields_with_no_backoff_and_no_next_time() {
 fn t14_an_exhausted_claim_is_recorded_after_its_five_retries() {
     let (_, audit) = after(tried(5), judged("tiss", said("TIMEOUT")), &terms(tiss_policy()));
     assert_eq!(
-        (audit.kind, audit.retry_count, audit.should_retry),
+        (audit.kind, audit.decision.retry_count, audit.decision.should_retry),
         (AuditKind::Buried, Some(5), Some(false))
     );
-    assert_eq!(audit.retry_reason.as_deref(), Some("All 6 attempts failed"));
+    assert_eq!(audit.decision.retry_reason.as_deref(), Some("All 6 attempts failed"));
 }
 
 #[test]
@@ -104,25 +104,25 @@ fn t14_every_way_to_be_buried_says_what_failed_how_often_and_why_it_is_given_up(
         ("poison", decide::decide_after_crash(&poisoned, &lost, &five, NOW, middle()).1),
     ];
     for (how, audit) in burials {
-        assert_eq!((audit.kind, audit.should_retry), (AuditKind::Buried, Some(false)), "{how}");
+        assert_eq!((audit.kind, audit.decision.should_retry), (AuditKind::Buried, Some(false)), "{how}");
         let record = nine_of(&audit);
         for field in ["timestamp", "claimId", "errorMessage", "errorClassification", "retryReason"] {
             assert!(record[field].as_str().is_some_and(|text| !text.is_empty()), "{how}: no {field}");
         }
         let retries = if how == "poison" { 1 } else { 2 };
         assert_eq!(record["retryCount"], retries, "{how}");
-        assert_eq!((audit.backoff_minutes, audit.next_retry_time), (None, None), "{how}");
-        assert!(audit.rule.is_some(), "{how}: no rule");
+        assert_eq!((audit.decision.backoff_minutes, audit.decision.next_retry_time), (None, None), "{how}");
+        assert!(audit.decision.rule.is_some(), "{how}: no rule");
     }
 }
 
 #[test]
 fn t14_one_record_stands_for_analysis_backoff_schedule_and_decision() {
-    use AuditStep::{BackoffCalculated, Buried, ErrorAnalysed, RetryDecided, RetryScheduled};
-    let four = [ErrorAnalysed, BackoffCalculated, RetryScheduled, RetryDecided];
+    use AuditStep::{BackoffCalculated, ErrorAnalysed, Named, RetryDecided};
+    let four = [ErrorAnalysed, BackoffCalculated, Named(AuditKind::RetryScheduled), RetryDecided];
     assert_eq!(AuditKind::RetryScheduled.events(), four);
     assert_eq!(AuditKind::ClaimRetry.events(), four);
-    assert_eq!(AuditKind::Buried.events(), [ErrorAnalysed, RetryDecided, Buried]);
+    assert_eq!(AuditKind::Buried.events(), [ErrorAnalysed, RetryDecided, Named(AuditKind::Buried)]);
     assert_eq!(AuditKind::ClaimRefused.events(), [ErrorAnalysed, RetryDecided]);
 }
 
@@ -141,6 +141,27 @@ fn an_audit_record_names_the_job_its_company_and_its_route_and_reads_back() {
 }
 
 #[test]
+fn a_record_is_written_as_older_versions_wrote_it_but_for_its_bulk_act() {
+    let (_, audit) = after(job(), judged("smtp", smtp("421", "busy")), &attempts(5));
+    let mut audit = audit.by(Some("ana"));
+    audit.provider = Some("ses".into());
+    let written = concat!(
+        r#"{"timestamp":"2025-01-12T10:30:00.040Z","kind":"RETRY_SCHEDULED","#,
+        r#""claimId":"123e4567-e89b-12d3-a456-426614174000","jobId":"123e4567-e89b-12d3-a456-426614174000","#,
+        r#""companyId":"789e4567-e89b-12d3-a456-426614174999","userId":"user-7","correlationId":"corr-9","#,
+        r#""route":"email","provider":"ses","attempt":1,"errorMessage":"busy","retryCount":1,"#,
+        r#""errorClassification":"TRANSIENT","backoffMinutes":0,"nextRetryTime":"2025-01-12T10:30:01.040Z","#,
+        r#""shouldRetry":true,"retryReason":"Retry 1 of 4","rule":"smtp/421","actor":"ana""#
+    );
+    assert_eq!(serde_json::to_string(&audit).unwrap(), format!("{written}}}"));
+    assert_eq!(serde_json::from_str::<AuditEvent>(&format!("{written}}}")).unwrap(), audit);
+    audit.bulk_id = Some("bulk_1".into());
+    let with_bulk = format!(r#"{written},"bulkId":"bulk_1"}}"#);
+    assert_eq!(serde_json::to_string(&audit).unwrap(), with_bulk);
+    assert_eq!(serde_json::from_str::<AuditEvent>(&with_bulk).unwrap(), audit);
+}
+
+#[test]
 fn every_kind_has_one_word_everywhere() {
     for kind in AuditKind::ALL {
         assert_eq!(serde_json::to_value(kind).unwrap(), json!(kind.as_str()));
@@ -148,6 +169,10 @@ fn every_kind_has_one_word_everywhere() {
     }
     let words: std::collections::BTreeSet<_> = AuditKind::ALL.map(AuditKind::as_str).into();
     assert_eq!(words.len(), AuditKind::ALL.len());
+    for step in AuditStep::all() {
+        let written = serde_json::to_value(step).unwrap();
+        assert_eq!(serde_json::from_value::<AuditStep>(written).unwrap(), step);
+    }
 }
 
 #[test]
@@ -160,28 +185,13 @@ fn backoff_minutes_are_rounded_to_the_nearest() {
 #[test]
 fn what_a_person_does_to_a_provider_a_route_or_a_company_says_to_which_and_why() {
     let acts = [
-        (
-            AuditEvent::about_provider("ses", AuditKind::BreakerOpened, NOW),
-            AuditStep::BreakerOpened,
-            "provider",
-            "ses",
-        ),
-        (
-            AuditEvent::about_route("email", AuditKind::RoutePaused, NOW),
-            AuditStep::RoutePaused,
-            "route",
-            "email",
-        ),
-        (
-            AuditEvent::about_company("acme", AuditKind::TenantTermsSet, NOW),
-            AuditStep::TenantTermsSet,
-            "companyId",
-            "acme",
-        ),
+        (AuditEvent::about_provider("ses", AuditKind::BreakerOpened, NOW), "provider", "ses"),
+        (AuditEvent::about_route("email", AuditKind::RoutePaused, NOW), "route", "email"),
+        (AuditEvent::about_company("acme", AuditKind::TenantTermsSet, NOW), "companyId", "acme"),
     ];
-    for (act, step, field, name) in acts {
+    for (act, field, name) in acts {
         let act = act.by(Some("ana")).reason("maintenance".to_owned());
-        assert_eq!(act.kind.events(), [step]);
+        assert_eq!(act.kind.events(), [AuditStep::Named(act.kind)]);
         let written = serde_json::to_value(&act).unwrap();
         assert_eq!((&written[field], &written["actor"]), (&json!(name), &json!("ana")), "{written}");
         assert_eq!(written["retryReason"], "maintenance");

@@ -99,19 +99,22 @@ fn t6_permanent_wins_when_the_message_names_a_transient_error_too() {
 #[test]
 fn t14_both_answers_are_put_on_record() {
     let (decision, audit) = ask_with(&tiss_policy(), "TIMEOUT", 1, middle());
-    assert_eq!((audit.kind, audit.should_retry), (AuditKind::ClaimRetry, Some(true)));
+    assert_eq!((audit.kind, audit.decision.should_retry), (AuditKind::ClaimRetry, Some(true)));
     assert_eq!(&*audit.claim_id, "CLM-ENC-001-1234567890");
-    assert_eq!((audit.timestamp, audit.error_message.as_deref()), (NOW, Some("TIMEOUT")));
-    assert_eq!((audit.retry_count, audit.backoff_minutes), (Some(2), Some(10)));
+    assert_eq!((audit.timestamp, audit.decision.error_message.as_deref()), (NOW, Some("TIMEOUT")));
+    assert_eq!((audit.decision.retry_count, audit.decision.backoff_minutes), (Some(2), Some(10)));
     assert_eq!(
-        (audit.next_retry_time, audit.error_classification),
+        (audit.decision.next_retry_time, audit.decision.error_classification),
         (decision.next_retry_time, Some(Class::Transient))
     );
-    assert_eq!(audit.retry_reason.as_deref(), Some("Retry 2 of 5"));
+    assert_eq!(audit.decision.retry_reason.as_deref(), Some("Retry 2 of 5"));
     let (refusal, audit) = ask_with(&tiss_policy(), "DUPLICATE_CLAIM", 1, middle());
-    assert_eq!((audit.kind, audit.should_retry), (AuditKind::ClaimRefused, Some(false)));
-    assert_eq!((audit.retry_count, audit.error_classification), (Some(1), Some(Class::Permanent)));
-    assert_eq!(audit.retry_reason.as_deref(), Some(&*refusal.retry_reason));
+    assert_eq!((audit.kind, audit.decision.should_retry), (AuditKind::ClaimRefused, Some(false)));
+    assert_eq!(
+        (audit.decision.retry_count, audit.decision.error_classification),
+        (Some(1), Some(Class::Permanent))
+    );
+    assert_eq!(audit.decision.retry_reason.as_deref(), Some(&*refusal.retry_reason));
 }
 
 proptest! {

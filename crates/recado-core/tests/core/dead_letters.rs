@@ -39,9 +39,9 @@ fn g4_a_dead_letter_has_every_required_field() {
     assert_eq!(entry.company.as_str(), "789e4567-e89b-12d3-a456-426614174999");
     assert_eq!(entry.original_data, job().data);
     assert_eq!(entry.failed_attempts, 2);
-    assert_eq!(entry.last_failure_reason.as_str(), "SMTP 550: Mailbox not found");
-    assert_eq!(entry.last_failure_code.as_deref(), Some("550"));
-    assert_eq!(entry.last_failure_at, moved);
+    assert_eq!(entry.failure.reason.as_str(), "SMTP 550: Mailbox not found");
+    assert_eq!(entry.failure.code.as_deref(), Some("550"));
+    assert_eq!(entry.failure.at, moved);
     assert_eq!(entry.enqueued_at, NOW);
     assert_eq!(entry.moved_at, moved);
     assert_eq!(entry.ttl, 7 * DAY);
@@ -55,11 +55,11 @@ fn f11_a_dead_letter_has_every_required_field() {
     assert_eq!(entry.route.as_str(), "email", "the job's class");
     assert_eq!(entry.original_data, job().data, "its payload");
     assert_eq!(entry.failed_attempts, 2, "the number of attempts");
-    assert_eq!(entry.last_failure_reason.as_str(), "SMTP 550: Mailbox not found", "the last error");
-    assert_eq!(entry.stack_trace.as_deref(), Some("at send (mail.js:7)"));
+    assert_eq!(entry.failure.reason.as_str(), "SMTP 550: Mailbox not found", "the last error");
+    assert_eq!(entry.failure.stack_trace.as_deref(), Some("at send (mail.js:7)"));
     assert_eq!(entry.user_id.as_deref(), Some("user-7"));
     assert_eq!(entry.correlation_id.as_deref(), Some("corr-9"));
-    assert_eq!((entry.class, entry.cause), (Class::Permanent, Cause::Permanent));
+    assert_eq!((entry.failure.class, entry.cause), (Class::Permanent, Cause::Permanent));
     let second = NOW.plus(TOOK).plus(Duration::from_secs(1));
     let times: Vec<_> = entry.attempts.iter().map(|a| (a.number, a.started_at, a.ended_at)).collect();
     assert_eq!(
@@ -141,9 +141,9 @@ proptest! {
         let (transition, audit) =
             decide::decide_after_attempt(&lease, judged(set, fault), &attempts(1), NOW, NOW, middle());
         let entry = entry_of(lease.job, transition);
-        prop_assert!(!entry.last_failure_reason.as_str().trim().is_empty());
-        prop_assert!(!audit.error_message.unwrap().trim().is_empty());
-        prop_assert!(!audit.retry_reason.unwrap().trim().is_empty());
+        prop_assert!(!entry.failure.reason.as_str().trim().is_empty());
+        prop_assert!(!audit.decision.error_message.unwrap().trim().is_empty());
+        prop_assert!(!audit.decision.retry_reason.unwrap().trim().is_empty());
         prop_assert_eq!(entry.failed_attempts, 1);
         let expected = if uncertain { AttemptResult::Uncertain } else { AttemptResult::Failed };
         prop_assert_eq!(entry.attempts[0].result, expected);

@@ -236,7 +236,10 @@ fn a_job_whose_time_ran_out_while_it_waited_says_so_and_what_failed_last() {
     let reason = buried(transition).failure.reason;
     let words = "it was held back: circuit breaker OPEN: 5 failures; last failure: ";
     assert!(reason.as_str().contains(words), "{reason}");
-    assert!(audit.retry_reason.unwrap().contains("it was held back: circuit breaker OPEN"), "on record, too");
+    assert!(
+        audit.decision.retry_reason.unwrap().contains("it was held back: circuit breaker OPEN"),
+        "on record, too"
+    );
 }
 
 #[test]
@@ -286,7 +289,7 @@ fn f12_a_job_that_a_fallback_gives_up_names_the_breaker_and_spends_no_attempt() 
     let (transition, audit) =
         decide::bury_by_fallback(&spent(2), "circuit breaker OPEN: 503", &attempts(5), NOW);
     assert_eq!(transition.step(spent(2).progress), spent(2).progress);
-    assert_eq!((audit.should_retry, audit.retry_count), (Some(false), Some(1)));
+    assert_eq!((audit.decision.should_retry, audit.decision.retry_count), (Some(false), Some(1)));
     let burial = buried(transition);
     assert_eq!((burial.cause, burial.failure.class), (Cause::Fallback, Class::Transient));
     assert_eq!(burial.failure.reason.as_str(), "not sent: circuit breaker OPEN: 503");
@@ -302,8 +305,8 @@ fn f12_a_job_that_a_fallback_puts_off_spends_no_attempt_and_never_comes_too_late
         |after| decide::postpone_by_fallback(&job(), after, "circuit breaker OPEN: 503", &attempts(5), NOW);
     let (transition, audit) = put_off(minutes(15));
     assert!(matches!(transition, Transition::Postpone { until } if until == NOW.plus(minutes(15))));
-    assert_eq!((audit.should_retry, audit.backoff_minutes), (Some(true), Some(15)));
+    assert_eq!((audit.decision.should_retry, audit.decision.backoff_minutes), (Some(true), Some(15)));
     let (transition, audit) = put_off(DAY);
     assert_eq!(buried(transition).cause, Cause::Expired);
-    assert_eq!(audit.should_retry, Some(false));
+    assert_eq!(audit.decision.should_retry, Some(false));
 }

@@ -174,7 +174,7 @@ fn no_fault_and_no_debug_repeats_what_the_job_said() {
         "from": "SECRET <SECRET@acme.example>", "subject": secret, "text": secret, "html": secret,
         "headers": { "X-A": secret }, "attachments": attached(secret, "text/csv")["attachments"],
     }));
-    assert!(!format!("{email:?} {:?}", email.sender()).contains(secret));
+    assert!(!format!("{email:?} {:?}", email.from).contains(secret));
 }
 
 #[test]

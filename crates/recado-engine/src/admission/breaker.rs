@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use recado_core::breaker::{Admission, Breaker, BreakerChange, BreakerState, BreakerTerms};
 use recado_core::{
-    AuditEvent, Blame, Class, CompanyId, Event, EventData, EventKind, Failure, Job, Timestamp, Verdict,
+    AuditEvent, Blame, Class, CompanyId, Event, EventData, EventKind, EventOutcome, Failure, Job, Timestamp,
+    Verdict,
 };
 use recado_observe::Fact;
 use recado_store::{Namespace, StoreError};
@@ -279,11 +280,11 @@ impl Gate {
             }
         }
         let data = EventData {
-            provider: Some(provider.name.clone()),
             status: Some(view.breaker.state.as_str().into()),
+            outcome: EventOutcome { next_retry_time: view.breaker.next_probe_at, ..EventOutcome::default() },
+            provider: Some(provider.name.clone()),
             failures: u32::try_from(view.failures_in_window).ok(),
             reason: view.breaker.reason.clone(),
-            next_retry_time: view.breaker.next_probe_at,
             ..EventData::default()
         };
         let event = Event::new(kind, None, &[&provider.name], now, data);

@@ -323,17 +323,11 @@ fn held_back(Refusal { why, until }: &Refusal, provider: &str, now: Timestamp) -
         RefusalReason::CompanyBusy => (EngineCode::Busy, "all slots of the company are taken"),
         RefusalReason::Store => (EngineCode::StoreUnavailable, "the store does not say whether it may be"),
     };
+    let words = format!("provider {provider} was not asked: {words}");
     Failure {
-        class: Class::Transient,
-        code: Some(code.as_str().into()),
-        reason: recado_core::Reason::or("", format_args!("provider {provider} was not asked: {words}")),
-        rule: "recado/held-back".into(),
         blame: recado_core::Blame::Provider,
         retry_after: until.map(|until| until.since(now)),
-        asked_wait: None,
-        uncertain: false,
-        invalid_payload: false,
-        stack_trace: None,
+        ..Failure::of_engine(Class::Transient, code, &words, "recado/held-back")
     }
 }
 

@@ -67,7 +67,7 @@ impl PostSettle {
             let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
             // A channel is for people who look after Recado, not after the job.
             let mut redacted = last.clone();
-            redacted.data.last_error = Some(env.routes.redact(job, &burial.failure.reason).into());
+            redacted.data.outcome.last_error = Some(env.routes.redact(job, &burial.failure.reason).into());
             follow_ups.extend(notifier.notice(channel, &redacted, now));
         }
         if let Some(event) = after.plan_consequence(attempts, route.map(|route| &**route), job, transition) {

@@ -263,7 +263,7 @@ fn rest(worked: Duration, late: Duration) -> Duration {
 }
 
 fn bounded(mut event: AuditEvent) -> AuditEvent {
-    for text in [&mut event.error_message, &mut event.retry_reason].into_iter().flatten() {
+    for text in [&mut event.decision.error_message, &mut event.decision.retry_reason].into_iter().flatten() {
         if text.len() > TEXT_MAX_BYTES {
             *text = reason::clip(text, TEXT_MAX_BYTES).into();
         }

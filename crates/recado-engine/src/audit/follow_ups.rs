@@ -115,10 +115,10 @@ pub(super) fn tells_of(data: &Payload, subject: &Subject) -> bool {
 /// Returns true when an event is about the person.
 pub(super) fn is_about(event: &Event, subject: &Subject) -> bool {
     let number = match &subject.identity {
-        Identity::User(_) => &event.data.user_id,
-        Identity::Correlation(_) => &event.data.correlation_id,
-        Identity::Claim(_) => &event.data.claim_id,
-        Identity::Job(_) => &event.data.job_id,
+        Identity::User(_) => &event.data.job.user_id,
+        Identity::Correlation(_) => &event.data.job.correlation_id,
+        Identity::Claim(_) => &event.data.job.claim_id,
+        Identity::Job(_) => &event.data.job.job_id,
     };
     let company = event.company_id.as_ref().map(CompanyId::as_str);
     number.as_deref() == Some(named(&subject.identity).1)
@@ -138,7 +138,7 @@ fn named(identity: &Identity) -> (&'static str, &str) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use recado_core::{EventData, EventKind, RouteName, Timestamp};
+    use recado_core::{EventData, EventJob, EventKind, RouteName, Timestamp};
 
     use super::*;
     use crate::notify::notices::{Channel, Notices, Shape};
@@ -146,13 +146,14 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_760_000_000_000);
 
     fn event() -> Event {
-        let data = EventData {
+        let job = EventJob {
             job_id: Some("order-1".into()),
             claim_id: Some("order-1".into()),
             user_id: Some("u-81".into()),
             correlation_id: Some("visit-7".into()),
-            ..EventData::default()
+            ..EventJob::default()
         };
+        let data = EventData { job, ..EventData::default() };
         Event::new(EventKind::JobFailed, Some(CompanyId::new("acme").unwrap()), &["order-1"], NOW, data)
     }
 

@@ -128,8 +128,8 @@ impl AuditTrail {
     async fn record_read(&self, audit: AuditEvent) -> Result<()> {
         let now = audit.timestamp;
         let of = |part: &Option<Box<str>>| part.as_deref().unwrap_or_default().to_owned();
-        let AuditEvent { actor, job_id, company_id, user_id, correlation_id, retry_reason, .. } = &audit;
-        let parts = [actor, job_id, company_id, user_id, correlation_id, retry_reason].map(of);
+        let AuditEvent { actor, job_id, company_id, user_id, correlation_id, decision, .. } = &audit;
+        let parts = [actor, job_id, company_id, user_id, correlation_id, &decision.retry_reason].map(of);
         let mut parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         parts.extend([&*audit.claim_id, &*audit.route, audit.kind.as_str()]);
         let read = digest_of(&parts);

@@ -161,7 +161,7 @@ impl DeadLetters {
         let Some(last) = last_change(&trail).filter(|last| last.kind == AuditKind::DeadLetterArchived) else {
             return Ok(None);
         };
-        let place = last.retry_reason.as_deref().and_then(|words| words.strip_prefix(MOVED_TO));
+        let place = last.decision.retry_reason.as_deref().and_then(|words| words.strip_prefix(MOVED_TO));
         Ok(place.map(|place| Archived { at: last.timestamp, place: place.into() }))
     }
 

@@ -85,7 +85,7 @@ async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Resul
                 return Ok(replayed);
             }
             let note = format!("automatic, {} of {}", replays + 1, terms.max);
-            let replay = dlq.replay_entry(&entry, None, Some(&note), Some(OURSELVES)).await?;
+            let replay = dlq.replay_entry(&entry, None, Some(&note), Some(OURSELVES), None).await?;
             replayed += u64::from(replay == Replay::Started);
             tokio::time::sleep(REPLAY_EVERY).await;
         }

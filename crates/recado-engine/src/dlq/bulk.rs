@@ -262,6 +262,7 @@ impl Bulk {
         let route = self.filter.route.as_ref().map_or("*", |route| route.as_str());
         AuditEvent {
             company_id: self.filter.company_id.as_ref().map(|company| company.as_str().into()),
+            bulk_id: Some(self.id.clone()),
             ..AuditEvent::claim(&self.id, route, kind, now)
         }
         .reason(words)

@@ -32,11 +32,13 @@ impl DeadLetters {
         id: &JobId,
         kind: AuditKind,
         actor: Option<&str>,
+        bulk_id: Option<&str>,
     ) -> Result<Option<(Job, AuditEvent)>> {
         let now = self.env.now();
         let view = self.store.job(id, now).await?;
         Ok(view.map(|view| {
-            let audit = AuditEvent::about(&view.job, kind, now).by(actor);
+            let bulk_id = bulk_id.map(Into::into);
+            let audit = AuditEvent { bulk_id, ..AuditEvent::about(&view.job, kind, now).by(actor) };
             (view.job, audit)
         }))
     }
@@ -45,7 +47,7 @@ impl DeadLetters {
     fn post_settle(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> (PostSettle, Vec<NewJob>) {
         let data = EventData {
             actor: audit.actor.clone(),
-            reason: audit.retry_reason.clone(),
+            reason: audit.decision.retry_reason.clone(),
             ..EventData::default()
         };
         PostSettle::of_act(&self.env, &self.notifier, job, Event::about(job, kind, audit.timestamp, data))
@@ -53,7 +55,7 @@ impl DeadLetters {
 
     /// Stops a job that is not being delivered.
     pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled> {
-        let Some((job, audit)) = self.act(id, AuditKind::Cancelled, actor).await? else {
+        let Some((job, audit)) = self.act(id, AuditKind::Cancelled, actor, None).await? else {
             return Ok(Cancelled::Unknown);
         };
         let cancelled = self.env.jobs.cancel(id, audit).await?;
@@ -81,7 +83,7 @@ impl DeadLetters {
         actor: Option<&str>,
     ) -> Result<Replay> {
         match self.store.dead_letter(id).await? {
-            Some(entry) => self.replay_entry(&entry, data, note, actor).await,
+            Some(entry) => self.replay_entry(&entry, data, note, actor, None).await,
             None => Ok(Replay::Unknown),
         }
     }
@@ -96,19 +98,20 @@ impl DeadLetters {
         match self.store.dead_letter(id).await? {
             Some(entry) => match entry.original_damage() {
                 Some(damage) => Ok(Replay::Damaged(damage)),
-                None => self.replay_entry(&entry, Some(entry.original_data.clone()), note, actor).await,
+                None => self.replay_entry(&entry, Some(entry.original_data.clone()), note, actor, None).await,
             },
             None => Ok(Replay::Unknown),
         }
     }
 
-    /// The same for an entry that was looked up.
+    /// The same for an entry that was looked up, by a person or by a bulk act.
     pub(crate) async fn replay_entry(
         &self,
         entry: &DeadLetter,
         data: Option<Payload>,
         note: Option<&str>,
         actor: Option<&str>,
+        bulk_id: Option<&str>,
     ) -> Result<Replay> {
         let id = &entry.job_id;
         match (entry.damage(), &data) {
@@ -124,7 +127,7 @@ impl DeadLetters {
         {
             return Ok(Replay::InvalidData(faults));
         }
-        let Some((job, mut audit)) = self.act(id, AuditKind::Replayed, actor).await? else {
+        let Some((job, mut audit)) = self.act(id, AuditKind::Replayed, actor, bulk_id).await? else {
             return Ok(Replay::Unknown);
         };
         let with = match &data {
@@ -161,7 +164,7 @@ impl DeadLetters {
     /// Gives a dead letter up for good.
     pub async fn discard(&self, id: &JobId, reason: &str, actor: Option<&str>) -> Result<Discarded> {
         match self.store.dead_letter(id).await? {
-            Some(entry) => self.discard_entry(&entry, reason, actor).await,
+            Some(entry) => self.discard_entry(&entry, reason, actor, None).await,
             None => Ok(Discarded::Unknown),
         }
     }
@@ -173,9 +176,10 @@ impl DeadLetters {
         entry: &DeadLetter,
         reason: &str,
         actor: Option<&str>,
+        bulk_id: Option<&str>,
     ) -> Result<Discarded> {
         let id = &entry.job_id;
-        let Some((job, audit)) = self.act(id, AuditKind::Discarded, actor).await? else {
+        let Some((job, audit)) = self.act(id, AuditKind::Discarded, actor, bulk_id).await? else {
             return Ok(Discarded::Unknown);
         };
         // Read after the job: a replay that began before this is told by the job's count, one that ended by the time.

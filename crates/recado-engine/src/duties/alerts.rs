@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::{CompanyId, Event, EventData, EventKind, Timestamp};
+use recado_core::{CompanyId, Event, EventAlert, EventData, EventJob, EventKind, EventOutcome, Timestamp};
 use recado_observe::alerts::{AlertChange, Change, Subject};
 use recado_observe::{AlertConfig, Alerts, AlertsState, Firing, Rule, Severity};
 use recado_store::{KeyValue, Namespace, StoreError};
@@ -193,16 +193,20 @@ fn event(change: &AlertChange) -> Event {
         Subject::Company(company) => Some(company.clone()),
         _ => None,
     };
+    let route = named(matches!(alert.subject, Subject::Route(_)));
+    let error_code = named(matches!(alert.subject, Subject::ErrorCode(_)));
     let data = EventData {
-        alert: Some(alert.alert.clone()),
-        severity: Some(alert.severity.as_str().into()),
-        route: named(matches!(alert.subject, Subject::Route(_))),
+        job: EventJob { route, ..EventJob::default() },
+        outcome: EventOutcome { error_code, ..EventOutcome::default() },
         provider: named(matches!(alert.subject, Subject::Provider(_))),
-        error_code: named(matches!(alert.subject, Subject::ErrorCode(_))),
-        since: Some(alert.since),
         reason: Some(alert.text.en.clone()),
-        reason_pt: Some(alert.text.pt.clone()),
-        runbook: Some(alert.runbook.clone()),
+        alert: EventAlert {
+            name: Some(alert.alert.clone()),
+            severity: Some(alert.severity.as_str().into()),
+            since: Some(alert.since),
+            reason_pt: Some(alert.text.pt.clone()),
+            runbook: Some(alert.runbook.clone()),
+        },
         ..EventData::default()
     };
     let about = [&*alert.alert, alert.subject.name().unwrap_or_default(), &alert.since.to_string()];

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Failure, Job, Timestamp};
+use recado_core::{
+    AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, EventOutcome, Failure, Job, Timestamp,
+};
 use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -94,11 +96,14 @@ impl Accounts {
         };
         let data = EventData {
             status: Some(TOKEN_EXPIRED.into()),
+            outcome: EventOutcome {
+                error_code: failure.code.clone(),
+                last_error: Some(words.into()),
+                rule: Some(failure.rule.clone()),
+                blame: Some(failure.blame),
+                ..EventOutcome::default()
+            },
             provider: Some(provider.into()),
-            error_code: failure.code.clone(),
-            last_error: Some(words.into()),
-            rule: Some(failure.rule.clone()),
-            blame: Some(failure.blame),
             ..EventData::default()
         };
         Some((account, Event::about(job, EventKind::TokenExpired, now, data)))

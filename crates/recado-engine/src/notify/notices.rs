@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use recado_core::{
-    BodyHash, CompanyId, Event, EventData, JobId, NewJob, Payload, Priority, RouteName, Timestamp,
+    BodyHash, CompanyId, Event, EventData, EventJob, JobId, NewJob, Payload, Priority, RouteName, Timestamp,
 };
 use serde_json::json;
 
@@ -101,7 +101,7 @@ impl Notices {
 /// Makes a job tell of an event: it carries the numbers of the person whose job the event is about, so that it is found and
 /// erased together with that.
 pub(crate) fn telling_of(event: &Event, job: NewJob) -> NewJob {
-    let EventData { user_id, correlation_id, .. } = event.data.clone();
+    let EventJob { user_id, correlation_id, .. } = event.data.job.clone();
     NewJob { user_id, correlation_id, ..job }
 }
 
@@ -133,13 +133,14 @@ pub(crate) fn follow_up(
 }
 
 fn subject(event: &Event) -> String {
+    let EventData { job, outcome, provider, endpoint_id, alert, .. } = &event.data;
     let about = [
-        ("alert", event.data.alert.as_deref()),
-        ("route", event.data.route.as_deref()),
-        ("provider", event.data.provider.as_deref()),
-        ("error code", event.data.error_code.as_deref().filter(|_| event.data.alert.is_some())),
+        ("alert", alert.name.as_deref()),
+        ("route", job.route.as_deref()),
+        ("provider", provider.as_deref()),
+        ("error code", outcome.error_code.as_deref().filter(|_| alert.name.is_some())),
         ("company", event.company_id.as_ref().map(CompanyId::as_str)),
-        ("endpoint", event.data.endpoint_id.as_deref()),
+        ("endpoint", endpoint_id.as_deref()),
     ];
     let about: Vec<_> =
         about.iter().filter_map(|(name, value)| Some(format!("{name} {}", (*value)?))).collect();
@@ -148,10 +149,10 @@ fn subject(event: &Event) -> String {
 
 /// The subject, why, and where to read on.
 fn message(event: &Event) -> String {
-    let EventData { reason, last_error, advice, runbook, .. } = &event.data;
-    let why = reason.as_deref().or(last_error.as_deref());
+    let EventData { outcome, reason, alert, .. } = &event.data;
+    let why = reason.as_deref().or(outcome.last_error.as_deref());
     let subject = subject(event);
-    let lines = [Some(&*subject), why, advice.as_deref(), runbook.as_deref()];
+    let lines = [Some(&*subject), why, outcome.advice.as_deref(), alert.runbook.as_deref()];
     lines.into_iter().flatten().map(escaped).collect::<Vec<_>>().join("\n")
 }
 
@@ -170,7 +171,7 @@ fn text(event: &Event) -> String {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let _ = writeln!(text, "{name}: {value}");
     }
-    if let Some(job) = &event.data.job_id {
+    if let Some(job) = &event.data.job.job_id {
         let _ = writeln!(text, "\nrecado jobs show {job}\nrecado dlq show {job}");
     }
     text

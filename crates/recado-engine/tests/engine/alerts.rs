@@ -61,7 +61,7 @@ fn told(heard: &mut Listening) -> Vec<String> {
     let events = std::iter::from_fn(|| heard.receiver.try_recv().ok());
     let line = |event: Arc<Event>| {
         let company = event.company_id.as_ref().map_or("", CompanyId::as_str);
-        format!("{} {} {company}", event.kind.as_str(), event.data.alert.as_deref().unwrap_or("?"))
+        format!("{} {} {company}", event.kind.as_str(), event.data.alert.name.as_deref().unwrap_or("?"))
             .trim_end()
             .to_owned()
     };

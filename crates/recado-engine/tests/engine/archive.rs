@@ -152,7 +152,7 @@ async fn g1_past_the_bound_the_oldest_are_in_the_archive_and_somebody_hears_of_i
             break event;
         }
     };
-    assert_eq!(alert.data.alert.as_deref(), Some("dlq_overflow"));
+    assert_eq!(alert.data.alert.name.as_deref(), Some("dlq_overflow"));
 
     bury(&given, &engine, &["e"]).await;
     until_dead(&given, 3).await;
@@ -286,7 +286,7 @@ async fn g7_a_file_adds_nothing_to_what_is_on_record_about_a_job() {
     assert_eq!(kinds(&given, "forgotten").await, [AuditKind::DeadLetterImported]);
     let trail = given.store.audit(&JobId::new("forgotten").unwrap()).await.unwrap();
     assert_eq!(
-        trail[0].retry_reason.as_deref(),
+        trail[0].decision.retry_reason.as_deref(),
         Some("Brought back from an export, which alone tells of what was before")
     );
 }

@@ -42,7 +42,7 @@ async fn g24_an_exhausted_job_is_replayed_after_its_cooldown_and_not_before() {
     assert_eq!(sent.job.progress.replays, 1);
     let trail = given.store.audit(&JobId::new("a").unwrap()).await.unwrap();
     let replayed = trail.iter().find(|event| event.actor.as_deref() == Some("recado")).expect("on the trail");
-    assert_eq!(replayed.retry_reason.as_deref(), Some("Replayed: automatic, 1 of 2"));
+    assert_eq!(replayed.decision.retry_reason.as_deref(), Some("Replayed: automatic, 1 of 2"));
 }
 
 #[tokio::test(start_paused = true)]

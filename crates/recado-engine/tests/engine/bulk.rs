@@ -92,7 +92,8 @@ async fn g7_what_was_there_at_the_start_is_replayed_and_what_came_later_is_not()
     let trail = given.store.audit(&JobId::new("a").unwrap()).await.unwrap();
     let replayed = trail.iter().find(|event| event.actor.as_deref() == Some("ana")).expect("who did it");
     let words = format!("Replayed: the domain is verified (bulk act {})", bulk.id);
-    assert_eq!(replayed.retry_reason.as_deref(), Some(&*words), "why, and which act it was");
+    assert_eq!(replayed.decision.retry_reason.as_deref(), Some(&*words), "why, and which act it was");
+    assert_eq!(replayed.bulk_id, Some(bulk.id));
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +283,10 @@ async fn w3_many_are_discarded_with_a_reason_on_the_trail_of_each() {
         let trail = given.store.audit(&JobId::new(name).unwrap()).await.unwrap();
         let last = trail.last().unwrap();
         let words = format!("the domain is verified (bulk act {})", bulk.id);
-        assert_eq!((last.actor.as_deref(), last.retry_reason.as_deref()), (Some("ana"), Some(&*words)));
+        assert_eq!(
+            (last.actor.as_deref(), last.decision.retry_reason.as_deref()),
+            (Some("ana"), Some(&*words))
+        );
     }
 }
 
@@ -297,7 +301,7 @@ async fn a_discard_leaves_an_entry_alone_that_died_again_since_it_was_read() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let newer = given.store.dead_letter(&id).await.unwrap();
     assert!(newer.as_ref().is_some_and(|newer| newer.moved_at > read.moved_at), "it did not die again");
-    let discarded = engine.dlq.discard_entry(&read, "old news", Some("ana")).await.unwrap();
+    let discarded = engine.dlq.discard_entry(&read, "old news", Some("ana"), None).await.unwrap();
     assert_eq!(discarded, Discarded::DiedAgain);
     assert_eq!(given.store.dead_letter(&id).await.unwrap(), newer);
     assert_eq!(engine.dlq.discard(&id, "enough", Some("ana")).await.unwrap(), Discarded::Done);

@@ -69,7 +69,7 @@ async fn on_record(given: &Given, bulk: &Bulk, entries: u64) -> u64 {
         let trail = given.store.audit(&id(nth)).await.unwrap();
         let names_it = |words: &str| words.contains(&*bulk.id);
         let records =
-            trail.iter().filter(|event| event.retry_reason.as_deref().is_some_and(names_it)).count();
+            trail.iter().filter(|event| event.decision.retry_reason.as_deref().is_some_and(names_it)).count();
         assert!(records <= 1, "job-{nth} was done twice by one act");
         found += records as u64;
     }

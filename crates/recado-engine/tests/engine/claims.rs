@@ -75,7 +75,7 @@ async fn t17_use_case_2_a_claim_with_an_invalid_procedure_is_put_before_a_person
     assert_eq!(given.view(CLAIM).await.status, Status::Failed);
     let entry = engine.inspect().dead_letter(&JobId::new(CLAIM).unwrap()).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.failed_attempts), (Cause::Permanent, 1));
-    assert!(entry.last_failure_reason.as_str().contains("INVALID_PROCEDURE_CODE"));
+    assert!(entry.failure.reason.as_str().contains("INVALID_PROCEDURE_CODE"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,7 +67,7 @@ async fn a_job_that_keeps_losing_its_holder_is_buried_as_poison() {
     given.until("a", Status::Failed).await;
     let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
     assert_eq!(entry.cause, Cause::Exhausted);
-    assert_eq!(entry.last_failure_code.as_deref(), Some("POISON"));
+    assert_eq!(entry.failure.code.as_deref(), Some("POISON"));
     assert_eq!(entry.attempts.len(), 5);
 }
 

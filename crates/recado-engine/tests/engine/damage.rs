@@ -69,7 +69,7 @@ async fn a_damaged_job_goes_to_the_dead_letters_and_never_out() {
         given.until(name, Status::Failed).await;
         let entry = given.store.dead_letter(&JobId::new(name).unwrap()).await.unwrap().unwrap();
         assert_eq!((entry.cause, entry.damage()), (Cause::InvalidPayload, Some(damage)), "{name}");
-        assert_eq!(entry.last_failure_code.as_deref(), Some("PAYLOAD_CORRUPT"), "{name}");
+        assert_eq!(entry.failure.code.as_deref(), Some("PAYLOAD_CORRUPT"), "{name}");
     }
     assert_eq!(far_end.count(), 0, "it was sent");
 

@@ -126,7 +126,7 @@ async fn a_job_that_expires_while_it_is_held_back_says_by_what_and_counts_it() {
     ] {
         assert_eq!(given.view(id).await.job.progress.deferrals, 1, "{id}");
         let entry = given.store.dead_letter(&JobId::new(id).unwrap()).await.unwrap().unwrap();
-        assert!(entry.last_failure_reason.as_str().contains(why), "{}", entry.last_failure_reason);
+        assert!(entry.failure.reason.as_str().contains(why), "{}", entry.failure.reason);
     }
 }
 

@@ -55,7 +55,10 @@ async fn g3_a_permanent_failure_is_buried_after_one_attempt() {
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
     let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
-    assert_eq!((entry.cause, entry.class, entry.failed_attempts), (Cause::Permanent, Class::Permanent, 1));
+    assert_eq!(
+        (entry.cause, entry.failure.class, entry.failed_attempts),
+        (Cause::Permanent, Class::Permanent, 1)
+    );
     assert_eq!(far_end.count(), 1);
 }
 
@@ -144,7 +147,7 @@ async fn a_job_whose_time_runs_out_while_it_waits_is_buried_as_expired_without_a
     given.until("a", Status::Failed).await;
     let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.failed_attempts), (Cause::Expired, 0));
-    assert!(entry.last_failure_reason.as_str().contains("before it was tried"));
+    assert!(entry.failure.reason.as_str().contains("before it was tried"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +161,7 @@ async fn a_retry_that_would_come_too_late_is_buried_as_expired_at_once() {
     given.until("a", Status::Failed).await;
     let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
     assert_eq!((entry.cause, entry.failed_attempts), (Cause::Expired, 2));
-    assert_eq!(entry.last_failure_code.as_deref(), Some("421"));
+    assert_eq!(entry.failure.code.as_deref(), Some("421"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,8 +45,8 @@ async fn f12_publishing_is_given_up_at_once_while_the_provider_is_closed_off() {
     }
     let id = JobId::new("job-0299").unwrap();
     let letter = given.store.dead_letter(&id).await.unwrap().unwrap();
-    assert_eq!((letter.cause, letter.last_failure_code.as_deref()), (Cause::Fallback, Some("CIRCUIT_OPEN")));
-    assert_eq!(letter.last_failure_reason.as_str(), "not sent: circuit breaker OPEN: 503 down");
+    assert_eq!((letter.cause, letter.failure.code.as_deref()), (Cause::Fallback, Some("CIRCUIT_OPEN")));
+    assert_eq!(letter.failure.reason.as_str(), "not sent: circuit breaker OPEN: 503 down");
     assert_eq!(flaky.count(), 0);
     let told = std::iter::from_fn(|| heard.receiver.try_recv().ok());
     assert_eq!(told.filter(|event| event.kind == EventKind::JobFailed).count(), 300, "the user hears of it");

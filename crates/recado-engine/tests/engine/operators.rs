@@ -97,7 +97,9 @@ async fn every_act_of_an_operator_is_on_record_with_who_and_why() {
     let recorded = store.recorded();
     let shown: Vec<_> = recorded
         .iter()
-        .map(|act| (act.kind, act.actor.as_deref().unwrap_or(""), act.retry_reason.as_deref().unwrap_or("")))
+        .map(|act| {
+            (act.kind, act.actor.as_deref().unwrap_or(""), act.decision.retry_reason.as_deref().unwrap_or(""))
+        })
         .collect();
     let expected = [
         (AuditKind::BreakerOpened, "ana", "their maintenance"),

@@ -95,8 +95,8 @@ async fn a_job_whose_provider_left_the_route_is_buried_with_that_reason_until_a_
     assert_eq!(view.job.attempts.len(), 1, "nothing more was tried");
     assert!(view.job.progress.deferrals < 5, "it went round in circles: {:?}", view.job.progress);
     let entry = given.store.dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
-    assert_eq!(entry.last_failure_code.as_deref(), Some("PROVIDER_GONE"));
-    assert!(entry.last_failure_reason.as_str().contains("provider mail may have taken it"));
+    assert_eq!(entry.failure.code.as_deref(), Some("PROVIDER_GONE"));
+    assert!(entry.failure.reason.as_str().contains("provider mail may have taken it"));
     assert_eq!(second.count(), 0);
 
     replay(&engine, "a").await;

@@ -58,8 +58,8 @@ async fn w6_whoever_listens_hears_what_became_of_a_job() {
     let first = listening.receiver.recv().await.unwrap();
     let second = listening.receiver.recv().await.unwrap();
     assert_eq!((first.kind, second.kind), (EventKind::JobRetryScheduled, EventKind::JobFailed));
-    assert_eq!(second.data.job_id.as_deref(), Some("a"));
-    assert_eq!(second.data.correlation_id, given.view("a").await.job.correlation_id);
+    assert_eq!(second.data.job.job_id.as_deref(), Some("a"));
+    assert_eq!(second.data.job.correlation_id, given.view("a").await.job.correlation_id);
     assert_eq!(
         engine.dlq.replay(&JobId::new("a").unwrap(), None, None, Some("ana")).await.unwrap(),
         Replay::Started

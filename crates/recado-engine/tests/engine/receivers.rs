@@ -254,7 +254,7 @@ async fn a_lifted_hold_lets_its_jobs_go_on_every_node_and_says_who_lifted_it() {
         records.into_iter().map(|one| one.event).filter(|one| one.kind == AuditKind::HoldLifted).collect();
     assert_eq!(lifted.len(), 1);
     assert_eq!((lifted[0].actor.as_deref(), lifted[0].company_id.as_deref()), (Some("ana"), Some("acme")));
-    assert_eq!(lifted[0].retry_reason.as_deref(), Some("company acme, endpoint loud: mended"));
+    assert_eq!(lifted[0].decision.retry_reason.as_deref(), Some("company acme, endpoint loud: mended"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -132,7 +132,7 @@ async fn g7_a_correction_that_fails_again_goes_out_next_time_unless_the_original
     let said = async || {
         let trail = given.store.audit(&id("a")).await.unwrap();
         let last = trail.iter().rev().find(|event| event.kind == AuditKind::Replayed).unwrap().clone();
-        last.retry_reason.unwrap()
+        last.decision.retry_reason.unwrap()
     };
     let replay = engine.dlq.replay(&id("a"), Some(corrected.clone()), None, None).await.unwrap();
     assert_eq!(fails_again(replay).await, Some(corrected.clone()));

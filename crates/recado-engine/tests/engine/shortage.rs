@@ -56,11 +56,7 @@ async fn a_shortage_that_outlasts_a_job_is_the_reason_of_its_dead_letter() {
     submit(&engine, Submission { ttl: Some(Duration::from_secs(300)), ..submission("a") }).await;
     given.until("a", Status::Failed).await;
     let entry = given.store.dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
-    assert_eq!((entry.cause, entry.last_failure_code.as_deref()), (Cause::Expired, Some("LOCAL_SHORTAGE")));
-    assert!(
-        entry.last_failure_reason.as_str().contains("no free file descriptor"),
-        "{}",
-        entry.last_failure_reason
-    );
+    assert_eq!((entry.cause, entry.failure.code.as_deref()), (Cause::Expired, Some("LOCAL_SHORTAGE")));
+    assert!(entry.failure.reason.as_str().contains("no free file descriptor"), "{}", entry.failure.reason);
     assert_eq!(entry.attempts.len(), 0);
 }

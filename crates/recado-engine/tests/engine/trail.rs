@@ -69,7 +69,7 @@ async fn t14_what_is_decided_and_done_goes_to_the_files_with_whom_it_was_about()
     assert_eq!(kinds(&records), [AuditKind::RetryScheduled, AuditKind::Delivered, AuditKind::ProviderPaused]);
     let Content::Event { event, .. } = &records[0].content else { panic!("{records:?}") };
     assert_eq!((event.user_id.as_deref(), event.correlation_id.as_deref()), (Some("maria"), Some("order-1")));
-    assert_eq!(event.should_retry, Some(true));
+    assert_eq!(event.decision.should_retry, Some(true));
     let by_user = Query { user: Some("maria".into()), ..Query::default() };
     assert_eq!(search(dir.path(), &by_user).unwrap().records.len(), 2);
     assert_eq!(
@@ -184,7 +184,7 @@ async fn thousands_of_records_go_bite_by_bite_and_in_order() {
     pass(30).await;
     let records = written(dir.path());
     let reasons: Vec<_> =
-        records.iter().filter_map(|record| record.event().into_owned().retry_reason).collect();
+        records.iter().filter_map(|record| record.event().into_owned().decision.retry_reason).collect();
     assert!(
         reasons.iter().enumerate().all(|(nth, reason)| **reason == *nth.to_string())
             && reasons.len() == 5_000
@@ -252,7 +252,7 @@ async fn walked(engine: &Engine, order: Order, limit: usize) -> Vec<String> {
     let (mut shown, mut place) = (Vec::new(), None);
     loop {
         let page = engine.audit.search(Query { order, limit, ..Query::default() }, place).await.unwrap();
-        let words = |event: AuditEvent| event.retry_reason.map(String::from).unwrap_or_default();
+        let words = |event: AuditEvent| event.decision.retry_reason.map(String::from).unwrap_or_default();
         shown.extend(page.found.into_iter().map(|found| words(found.event)));
         place = page.next;
         if place.is_none() {

@@ -67,7 +67,7 @@ async fn f11_a_permanent_report_is_buried_with_its_stack_trace() {
     engine.attempts.report(vec![(lease.token, failed("550", "no such user"))]).await.unwrap();
     let entry = engine.inspect().dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
     assert_eq!(entry.cause, Cause::Permanent);
-    assert_eq!(entry.stack_trace.as_deref(), Some("at line 1"));
+    assert_eq!(entry.failure.stack_trace.as_deref(), Some("at line 1"));
 }
 
 #[tokio::test(start_paused = true)]

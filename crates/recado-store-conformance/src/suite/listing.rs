@@ -221,7 +221,7 @@ pub async fn dead_letters_are_found_by_every_filter(home: &mut dyn Home) {
         dead(&store, DeadLetterFilter { reason: Some("mailbox".into()), ..all() }).await,
         ["4", "3", "1"]
     );
-    let fingerprint = Some(store.dead_letter("1").await.unwrap().fingerprint);
+    let fingerprint = Some(store.dead_letter("1").await.unwrap().failure.fingerprint);
     assert_eq!(dead(&store, DeadLetterFilter { fingerprint, ..all() }).await, ["4", "1"]);
     let both =
         DeadLetterFilter { last_failure_code: Some("550".into()), reason: Some("unknown".into()), ..all() };

@@ -149,7 +149,7 @@ pub async fn a_replay_that_fails_is_the_same_entry_in_the_same_place(home: &mut 
     assert_eq!(names, ["b", "a"], "one entry a job, by when it entered the queue");
     let entry = &entries[1];
     assert_eq!((entry.state, entry.moved_at, entry.failed_attempts), (DeadLetterState::Dead, now, 2));
-    assert_eq!(entry.last_failure_code.as_deref(), Some("551"));
+    assert_eq!(entry.failure.code.as_deref(), Some("551"));
     assert_eq!(entry.attempts.len(), 2, "the history of both lives");
     assert_eq!((&entry.original_data, entry.data().as_str()), (&job("a").data, r#"{"corrected":true}"#));
     assert_eq!(store.0.counts(T0).await.unwrap().dead_letters, 2);

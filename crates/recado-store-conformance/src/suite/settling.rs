@@ -130,20 +130,20 @@ pub async fn a_buried_job_leaves_a_dead_letter_with_all_that_a_person_needs(home
     assert_eq!((&entry.job_id, &entry.company, &entry.route), (&id("a"), &company("acme"), &route("email")));
     assert_eq!((&entry.user_id, &entry.correlation_id), (&new.user_id, &new.correlation_id));
     assert_eq!(entry.original_data, new.data);
-    assert_eq!((entry.failed_attempts, entry.last_failure_reason.as_str()), (2, "no such mailbox"));
+    assert_eq!((entry.failed_attempts, entry.failure.reason.as_str()), (2, "no such mailbox"));
     assert_eq!(
-        (entry.last_failure_code.as_deref(), entry.stack_trace.as_deref()),
+        (entry.failure.code.as_deref(), entry.failure.stack_trace.as_deref()),
         (Some("550"), Some("at deliver"))
     );
-    assert_eq!((entry.last_failure_at, entry.moved_at, entry.enqueued_at), (now, now, T0));
+    assert_eq!((entry.failure.at, entry.moved_at, entry.enqueued_at), (now, now, T0));
     assert_eq!((entry.ttl, entry.expires_at()), (DEAD_TTL, now.plus(DEAD_TTL)));
     assert_eq!(
-        (entry.class, entry.cause, entry.state),
+        (entry.failure.class, entry.cause, entry.state),
         (Class::Permanent, Cause::Permanent, DeadLetterState::Dead)
     );
     let tried = [attempt(1, AttemptResult::Failed, T0), attempt(2, AttemptResult::Failed, now)];
     assert_eq!(entry.attempts, tried, "every attempt with its times");
-    assert!(!entry.fingerprint.is_empty());
+    assert!(!entry.failure.fingerprint.is_empty());
 
     let view = store.view("a", now).await;
     assert_eq!((view.status, view.job.attempts.len(), view.ended_at), (Status::Failed, 2, None));
@@ -172,7 +172,7 @@ pub async fn a_job_buried_untried_has_a_dead_letter_without_attempts(home: &mut 
     assert_eq!(store.view("a", T0).await.job.progress.deferrals, 1, "what it waited for to the end counts");
     let entry = store.dead_letter("a").await.unwrap();
     assert_eq!((entry.failed_attempts, entry.attempts.len(), entry.cause), (0, 0, Cause::Expired));
-    assert_eq!(entry.last_failure_code, None);
+    assert_eq!(entry.failure.code, None);
 }
 
 pub async fn every_class_and_cause_of_a_burial_is_kept(home: &mut dyn Home) {
@@ -186,7 +186,7 @@ pub async fn every_class_and_cause_of_a_burial_is_kept(home: &mut dyn Home) {
         let burial = Burial { cause, failure, attempt: None, held_up: false, at: T0, ttl: DEAD_TTL };
         store.done(&lease, Transition::Bury(burial), T0).await;
         let entry = store.dead_letter(&name).await.unwrap();
-        assert_eq!((entry.cause, entry.class, entry.stack_trace), (cause, class, None));
+        assert_eq!((entry.cause, entry.failure.class, entry.failure.stack_trace), (cause, class, None));
     }
 }
 

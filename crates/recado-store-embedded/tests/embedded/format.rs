@@ -223,10 +223,7 @@ async fn is_read_in_every_detail(version: i32) {
     assert_eq!(sent.ended_at, Some(T0));
 
     let entry = store.dead_letter(&id("dead")).await.unwrap().unwrap();
-    assert_eq!(
-        (entry.last_failure_reason.as_str(), entry.last_failure_code.as_deref()),
-        ("não existe", Some("550"))
-    );
+    assert_eq!((entry.failure.reason.as_str(), entry.failure.code.as_deref()), ("não existe", Some("550")));
     assert_eq!((entry.cause, entry.state, entry.ttl), (Cause::Permanent, DeadLetterState::Dead, 7 * DAY));
     assert_eq!((entry.failed_attempts, entry.attempts.len(), entry.moved_at), (1, 1, T0));
     let replaying = store.dead_letter(&id("replaying")).await.unwrap().unwrap();

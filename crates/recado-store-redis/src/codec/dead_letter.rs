@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use recado_core::{Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, Payload, Reason, Timestamp};
+use recado_core::{
+    Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, LastFailure, Payload, Reason, Timestamp,
+};
 use recado_store::StoreResult;
 use serde::{Deserialize, Serialize};
 
@@ -50,18 +52,18 @@ pub fn code_of(key: &str) -> Option<&str> {
 pub fn encode(letter: &DeadLetter) -> StoreResult<Vec<u8>> {
     let mut written = Writer::default();
     written.time(letter.expires_at());
-    written.text(&code_key(letter.last_failure_code.as_deref()));
+    written.text(&code_key(letter.failure.code.as_deref()));
     written.text(letter.company.as_str());
     written.text(letter.route.as_str());
-    written.text(&letter.fingerprint);
-    written.text(letter.last_failure_reason.as_str());
+    written.text(&letter.failure.fingerprint);
+    written.text(letter.failure.reason.as_str());
     let rest = RustFields {
         failed_attempts: letter.failed_attempts,
-        last_failure_at: letter.last_failure_at,
+        last_failure_at: letter.failure.at,
         moved_at: letter.moved_at,
         ttl_ms: u64::try_from(letter.ttl.as_millis()).unwrap_or(u64::MAX),
-        class: letter.class,
-        stack_trace: letter.stack_trace.clone(),
+        class: letter.failure.class,
+        stack_trace: letter.failure.stack_trace.clone(),
         attempts: letter.attempts.clone(),
         cause: letter.cause,
     };
@@ -93,16 +95,16 @@ fn fill(entry: &mut DeadLetter, mut letter: Reader<'_>) -> Option<()> {
     let fingerprint = letter.text()?;
     let reason = Reason::new(letter.text()?).ok()?;
     let rest: RustFields = serde_json::from_slice(letter.0).ok()?;
-    entry.last_failure_code = code.map(Into::into);
-    entry.fingerprint = fingerprint.into();
-    entry.last_failure_reason = reason;
+    entry.failure.code = code.map(Into::into);
+    entry.failure.fingerprint = fingerprint.into();
+    entry.failure.reason = reason;
     entry.failed_attempts = rest.failed_attempts;
-    entry.last_failure_at = rest.last_failure_at;
+    entry.failure.at = rest.last_failure_at;
     entry.moved_at = rest.moved_at;
     // A replay that was cancelled moved the end alone.
     entry.ttl = Duration::from_millis(rest.ttl_ms).max(expires_at.since(rest.moved_at));
-    entry.class = rest.class;
-    entry.stack_trace = rest.stack_trace;
+    entry.failure.class = rest.class;
+    entry.failure.stack_trace = rest.stack_trace;
     entry.attempts = rest.attempts;
     entry.cause = rest.cause;
     Some(())
@@ -118,18 +120,20 @@ fn from_job(Record { job, phase, .. }: Record, data: Payload) -> DeadLetter {
         original_data: data,
         corrected_data: None,
         failed_attempts: job.progress.attempts_spent,
-        last_failure_reason: Reason::or("", format_args!("the stored dead letter cannot be read")),
-        last_failure_code: None,
-        last_failure_at,
+        failure: LastFailure {
+            reason: Reason::or("", format_args!("the stored dead letter cannot be read")),
+            code: None,
+            at: last_failure_at,
+            class: Class::Unknown,
+            stack_trace: None,
+            fingerprint: "".into(),
+        },
         enqueued_at: job.enqueued_at,
         moved_at: last_failure_at,
         ttl: Duration::ZERO,
         user_id: job.user_id,
         correlation_id: job.correlation_id,
-        class: Class::Unknown,
-        stack_trace: None,
         attempts: job.attempts,
-        fingerprint: "".into(),
         cause: Cause::Permanent,
         state: if phase == Phase::Dead { DeadLetterState::Dead } else { DeadLetterState::Replaying },
         checksum: job.checksum,

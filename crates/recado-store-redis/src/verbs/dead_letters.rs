@@ -80,7 +80,7 @@ impl RedisStore {
             below = next;
             let letters = rows.iter().filter_map(|row| row.letter.as_ref());
             for letter in letters.filter(|letter| filter.matches(letter)) {
-                groups.add(by.key_of(letter), 1, letter.last_failure_reason.as_str());
+                groups.add(by.key_of(letter), 1, letter.failure.reason.as_str());
             }
         }
         Ok(())

@@ -85,16 +85,6 @@ async fn f8_a_handshake_that_gets_no_answer_is_a_timeout_and_certainly_unsent() 
 }
 
 #[tokio::test]
-async fn f8_an_answer_that_does_not_come_in_time_is_a_timeout_and_uncertain() {
-    let far_end = FarEnd::scripted([Act::Hang(String::new())]);
-    let mut config = config(far_end.url_of(""));
-    config.read_timeout = Some(Duration::from_secs(2));
-    let fault = fault(&Ses::new(config).unwrap(), &plain()).await;
-    is(&fault, NetworkKind::Timeout, true);
-    far_end.only("");
-}
-
-#[tokio::test]
 async fn a_connection_closed_before_any_answer_is_dropped_and_uncertain() {
     is(&misbehaving(Act::Cut(String::new())).await, NetworkKind::Dropped, true);
 }

@@ -46,11 +46,11 @@ impl HttpConfig {
 
     /// Reports the first reason why no provider could be reached with it. Opens nothing.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.checked_base()?;
         self.checked_headers().map(drop)
     }
 
-    pub(super) fn checked_base(&self) -> Result<Url, ConfigError> {
+    /// Returns the headers to send, where address and headers can be used.
+    pub(super) fn checked_headers(&self) -> Result<HeaderMap, ConfigError> {
         let url = &self.base_url;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(ConfigError::Scheme(url.scheme().to_owned()));
@@ -61,10 +61,6 @@ impl HttpConfig {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(ConfigError::QueryOrFragment);
         }
-        Ok(url.clone())
-    }
-
-    pub(super) fn checked_headers(&self) -> Result<HeaderMap, ConfigError> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
             let refused = |why| ConfigError::Header { name: name.clone(), why };

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use percent_encoding::percent_decode;
 use recado_core::trace::TRACEPARENT;
 use recado_core::{Payload, TraceParent};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -114,7 +115,7 @@ fn check_path(data: &Object<'_, '_>, path: &str) {
     let refuse = |message| data.fault("path", message);
     let mut plain = path.as_bytes().to_vec();
     for _ in 0..DECODINGS_MAX {
-        plain = percent_decoded(&plain);
+        plain = percent_decode(&plain).collect();
     }
     if path.starts_with("//") || path.contains("://") {
         refuse("names a host; write only the part below the provider's URL, such as \"v1/messages\"");
@@ -136,25 +137,6 @@ fn check_path(data: &Object<'_, '_>, path: &str) {
     if plain.split(|byte| matches!(byte, b'/' | b'\\')).any(step) {
         refuse("holds a `.` or `..` part; write the path out, it has to stay below the provider's URL");
     }
-}
-
-fn percent_decoded(text: &[u8]) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, after @ ..] = rest {
-        match (first, digit(after.first()), digit(after.get(1))) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push((high * 16 + low) as u8);
-                rest = &after[2..];
-            }
-            _ => {
-                decoded.push(*first);
-                rest = after;
-            }
-        }
-    }
-    decoded
 }
 
 fn query<'a>(data: &Object<'a, '_>) -> Vec<(String, Cow<'a, str>)> {

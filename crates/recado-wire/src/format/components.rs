@@ -3,6 +3,7 @@
 //! A field refers to one by `value_type`, so that a generated client has one type for all of them.
 
 use recado_core::name::NAME_LEN_MAX;
+use recado_core::{EventAlert, EventJob, EventOutcome};
 use serde::de::DeserializeOwned;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
@@ -76,8 +77,11 @@ pub(crate) fn any() -> Schema {
 fn event() -> Object {
     let time = || text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
     let mut data = ObjectBuilder::new().description(Some("Each kind fills what it knows."));
-    for name in names_of::<recado_core::EventData>() {
-        let schema = match *name {
+    let own = ["provider", "endpointId", "failures", "actor", "reason"];
+    let groups: [&[&'static str]; 5] =
+        [names_of::<EventJob>(), &["status"], names_of::<EventOutcome>(), &own, names_of::<EventAlert>()];
+    for name in groups.concat() {
+        let schema = match name {
             "errorClassification" => ErrorClassification::schema(),
             "blame" => Blame::schema(),
             "cause" => Cause::schema(),
@@ -86,7 +90,7 @@ fn event() -> Object {
             | "failures" => ObjectBuilder::new().schema_type(Type::Integer).into(),
             _ => text().into(),
         };
-        data = data.property(*name, schema);
+        data = data.property(name, schema);
     }
     ObjectBuilder::new()
         .property("id", text())
@@ -122,7 +126,10 @@ fn integer(least: u64, most: u64) -> Object {
 mod tests {
     use std::collections::BTreeSet;
 
-    use recado_core::{Blame, Cause, Class, CompanyId, Event, EventData, EventKind, Timestamp};
+    use recado_core::{
+        Blame, Cause, Class, CompanyId, Event, EventAlert, EventData, EventJob, EventKind, EventOutcome,
+        Timestamp,
+    };
     use serde_json::Value;
 
     fn names(value: &Value) -> BTreeSet<String> {
@@ -133,36 +140,42 @@ mod tests {
     fn t20_an_event_is_described_with_every_field_that_it_has() {
         let (text, now) = (|| Some("x".into()), Timestamp::from_millis(0));
         let data = EventData {
-            job_id: text(),
-            claim_id: text(),
-            route: text(),
-            user_id: text(),
-            correlation_id: text(),
+            job: EventJob {
+                job_id: text(),
+                claim_id: text(),
+                route: text(),
+                user_id: text(),
+                correlation_id: text(),
+            },
             status: text(),
-            attempt: Some(1),
-            retry_count: Some(1),
-            error_code: text(),
-            last_error: text(),
-            error_classification: Some(Class::Transient),
-            rule: text(),
-            blame: Some(Blame::Provider),
-            cause: Some(Cause::Exhausted),
-            may_have_arrived: Some(1),
-            advice: text(),
-            advice_pt: text(),
-            next_retry_time: Some(now),
-            next_retry_delay_ms: Some(1),
-            backoff_minutes: Some(1),
+            outcome: EventOutcome {
+                attempt: Some(1),
+                retry_count: Some(1),
+                error_code: text(),
+                last_error: text(),
+                error_classification: Some(Class::Transient),
+                rule: text(),
+                blame: Some(Blame::Provider),
+                cause: Some(Cause::Exhausted),
+                may_have_arrived: Some(1),
+                advice: text(),
+                advice_pt: text(),
+                next_retry_time: Some(now),
+                next_retry_delay_ms: Some(1),
+                backoff_minutes: Some(1),
+            },
             provider: text(),
             endpoint_id: text(),
             failures: Some(1),
             actor: text(),
             reason: text(),
-            alert: text(),
-            severity: text(),
-            since: Some(now),
-            reason_pt: text(),
-            runbook: text(),
+            alert: EventAlert {
+                name: text(),
+                severity: text(),
+                since: Some(now),
+                reason_pt: text(),
+                runbook: text(),
+            },
         };
         let company = Some(CompanyId::trusted("acme"));
         let event = Event::new(EventKind::JobFailed, company, &["x"], now, data);

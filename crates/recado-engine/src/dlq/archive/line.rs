@@ -15,7 +15,8 @@ use recado_core::name::NAME_LEN_MAX;
 use recado_core::payload::digest_of;
 use recado_core::reason::clip;
 use recado_core::{
-    AuditEvent, BodyHash, DeadLetter, DeadLetterState, Job, JobId, Payload, Priority, Progress, Timestamp,
+    AuditEvent, BodyHash, DeadLetter, DeadLetterState, Job, JobId, LastFailure, Payload, Priority, Progress,
+    Timestamp,
 };
 use recado_store::{JobSnapshot, SnapshotState};
 use serde::Serialize;
@@ -54,19 +55,19 @@ pub fn write(transfer: &JobSnapshot, exported_at: Option<Timestamp>) -> Option<S
     line.add("originalData", &entry.original_data)?;
     line.add_some("correctedData", entry.corrected_data.as_ref())?;
     line.add("failedAttempts", &entry.failed_attempts)?;
-    line.add("lastFailureReason", &entry.last_failure_reason)?;
-    line.add_some("lastFailureCode", entry.last_failure_code.as_ref())?;
-    line.add("lastFailureTimestamp", &entry.last_failure_at)?;
+    line.add("lastFailureReason", &entry.failure.reason)?;
+    line.add_some("lastFailureCode", entry.failure.code.as_ref())?;
+    line.add("lastFailureTimestamp", &entry.failure.at)?;
     line.add("enqueuedAt", &job.enqueued_at)?;
     line.add("movedToDLQAt", &entry.moved_at)?;
     line.add("ttl", &u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX))?;
     line.add_some("userId", job.user_id.as_ref())?;
     line.add_some("correlationId", job.correlation_id.as_ref())?;
     line.add_some("traceparent", job.traceparent.as_ref())?;
-    line.add("errorClassification", &entry.class)?;
-    line.add_some("stackTrace", entry.stack_trace.as_ref())?;
+    line.add("errorClassification", &entry.failure.class)?;
+    line.add_some("stackTrace", entry.failure.stack_trace.as_ref())?;
     line.add("attempts", &entry.attempts)?;
-    line.add("fingerprint", &entry.fingerprint)?;
+    line.add("fingerprint", &entry.failure.fingerprint)?;
     line.add("cause", &entry.cause)?;
     // In exports; an entry that comes back is dead.
     line.add_some("state", exported_at.map(|_| &entry.state))?;
@@ -203,18 +204,20 @@ fn transfer(line: &LineReader<'_>) -> Result<JobSnapshot, String> {
         original_data: line.required("originalData")?,
         corrected_data: line.optional("correctedData")?,
         failed_attempts: line.required("failedAttempts")?,
-        last_failure_reason: line.required("lastFailureReason")?,
-        last_failure_code: line.optional("lastFailureCode")?,
-        last_failure_at: line.required("lastFailureTimestamp")?,
+        failure: LastFailure {
+            reason: line.required("lastFailureReason")?,
+            code: line.optional("lastFailureCode")?,
+            at: line.required("lastFailureTimestamp")?,
+            class: line.required("errorClassification")?,
+            stack_trace: line.optional("stackTrace")?,
+            fingerprint: line.required("fingerprint")?,
+        },
         enqueued_at: line.required("enqueuedAt")?,
         moved_at: line.required("movedToDLQAt")?,
         ttl: Duration::from_millis(line.required("ttl")?),
         user_id: line.optional("userId")?,
         correlation_id: line.optional("correlationId")?,
-        class: line.required("errorClassification")?,
-        stack_trace: line.optional("stackTrace")?,
         attempts: line.required("attempts")?,
-        fingerprint: line.required("fingerprint")?,
         cause: line.required("cause")?,
         state: DeadLetterState::Dead,
         checksum: None,
@@ -321,18 +324,20 @@ mod tests {
             original_data: job.data.clone(),
             corrected_data: None,
             failed_attempts: 3,
-            last_failure_reason: Reason::new("no such user").unwrap(),
-            last_failure_code: Some("550".into()),
-            last_failure_at: AT,
+            failure: LastFailure {
+                reason: Reason::new("no such user").unwrap(),
+                code: Some("550".into()),
+                at: AT,
+                class: Class::Permanent,
+                stack_trace: Some("at send (job.js:7)".into()),
+                fingerprint: "0123456789abcdef".into(),
+            },
             enqueued_at: job.enqueued_at,
             moved_at: AT.plus(Duration::from_secs(9)),
             ttl: Duration::from_secs(7 * 24 * 3_600),
             user_id: job.user_id.clone(),
             correlation_id: job.correlation_id.clone(),
-            class: Class::Permanent,
-            stack_trace: Some("at send (job.js:7)".into()),
             attempts: job.attempts.clone(),
-            fingerprint: "0123456789abcdef".into(),
             cause: Cause::Permanent,
             state: DeadLetterState::Dead,
             checksum: None,

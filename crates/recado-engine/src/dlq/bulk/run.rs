@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use recado_core::{DeadLetter, Job, JobId, Status};
+use recado_core::{AuditEvent, DeadLetter, Job, JobId, Status};
 use recado_store::{Discarded, KeyValue, PageRequest, StoreError};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -252,8 +252,13 @@ impl Runner {
     /// Returns true if this bulk act has done it before: it died after that, or the answer was lost.
     async fn was_ours(&self, id: &JobId) -> Result<bool, StoreError> {
         let trail = self.dlq.store.audit(id).await?;
-        let names_us = |words: &str| words.contains(&*self.bulk().id);
-        Ok(trail.iter().any(|event| event.retry_reason.as_deref().is_some_and(names_us)))
+        let ours = &self.bulk().id;
+        // A bulk act goes on after an upgrade, and records of the version before name it in their words alone.
+        let names_us = |event: &AuditEvent| match &event.bulk_id {
+            Some(bulk_id) => bulk_id == ours,
+            None => event.decision.retry_reason.as_deref().is_some_and(|words| words.contains(&**ours)),
+        };
+        Ok(trail.iter().any(names_us))
     }
 
     /// The next entries that are chosen; moves on behind them.
@@ -278,13 +283,16 @@ impl Runner {
 
     /// Tried again for as long as the store cannot take it: an entry must not be passed over for that.
     async fn act(&self, entry: &DeadLetter) -> Result<EntryResult, StoreError> {
-        let (words, actor) = (self.bulk().words_of_record(), self.bulk().actor.as_deref());
+        let bulk = self.bulk();
+        let (words, actor, id) = (bulk.words_of_record(), bulk.actor.as_deref(), Some(&*bulk.id));
         loop {
-            let went = match self.bulk().act {
+            let went = match bulk.act {
                 BulkAct::Replay => {
-                    self.dlq.replay_entry(entry, None, Some(&words), actor).await.map(EntryResult::from)
+                    self.dlq.replay_entry(entry, None, Some(&words), actor, id).await.map(EntryResult::from)
                 }
-                BulkAct::Discard => self.dlq.discard_entry(entry, &words, actor).await.map(EntryResult::from),
+                BulkAct::Discard => {
+                    self.dlq.discard_entry(entry, &words, actor, id).await.map(EntryResult::from)
+                }
             };
             match went {
                 Ok(went) => return Ok(went),
@@ -331,7 +339,7 @@ impl Runner {
                 Some(Status::Sent) => {}
                 Some(Status::Failed | Status::Cancelled | Status::Discarded) | None => {
                     let entry = self.dlq.store.dead_letter(id).await?;
-                    let why = entry.map(|entry| entry.last_failure_reason.as_str().to_owned());
+                    let why = entry.map(|entry| entry.failure.reason.as_str().to_owned());
                     self.set_canary(CanaryState::Died);
                     let why = why.unwrap_or_else(|| "it was called off".to_owned());
                     return self
