@@ -2,8 +2,9 @@
 //
 //   node bullmq.mjs --measure drain --url redis://127.0.0.1:6379 --jobs 30000 --concurrency 200 --processes 2
 //
-// Everything is set the way it is fastest: finished jobs are removed at once, workers do nothing, and nobody
-// listens to events. Keys begin with a prefix of this run and are removed at its end.
+// Everything is set the way it is fastest: finished jobs are removed at once, workers do nothing but deliver (if
+// --deliver says to whom), and no process listens to events. Keys begin with a prefix of this run and are removed at
+// its end.
 
 import { fork } from 'node:child_process';
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -12,6 +13,8 @@ import { parseArgs } from 'node:util';
 
 import { Queue, Worker } from 'bullmq';
 import IORedis from 'ioredis';
+
+import { deliverer } from './deliverers.mjs';
 
 const BATCH_JOBS = 1000;
 
@@ -29,6 +32,9 @@ const { values: given } = parseArgs({
     // Jobs that one process works at, or calls that wait for an answer.
     concurrency: { type: 'string', default: '100' },
     processes: { type: 'string', default: '1' },
+    // What the workers do with a job: nothing, http, webhook or email, and the receiver's address.
+    deliver: { type: 'string', default: 'nothing' },
+    target: { type: 'string', default: '' },
     // Set for the processes that this one starts.
     prefix: { type: 'string' },
   },
@@ -87,6 +93,7 @@ async function drain(queue) {
   await queue.pause();
   const child = () => fork(fileURLToPath(import.meta.url), [
     '--measure', 'work', '--url', given.url, '--concurrency', given.concurrency, '--prefix', prefix,
+    '--deliver', given.deliver, '--target', given.target,
   ]);
   const children = Array.from({ length: Number(given.processes) }, child);
   await Promise.all(children.map((one) => new Promise((ready) => one.once('message', ready))));
@@ -112,7 +119,8 @@ async function drain(queue) {
 async function work() {
   let finished = 0;
   let told = -1;
-  const worker = new Worker('bench', async () => {}, { connection: connect(), prefix, concurrency });
+  const deliver = deliverer(given.deliver, given.target, concurrency);
+  const worker = new Worker('bench', deliver, { connection: connect(), prefix, concurrency });
   worker.on('completed', () => { finished += 1; });
   await worker.waitUntilReady();
   process.send('ready');

@@ -11,6 +11,7 @@ mod limits;
 mod load;
 mod pages;
 mod process;
+mod real;
 mod redis;
 mod report;
 mod restart;
@@ -21,6 +22,7 @@ mod unrecorded;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use real::Receivers;
 pub use redis::node::{COMMAND as NODE_COMMAND, run as run_node};
 pub use report::Report;
 
@@ -35,6 +37,8 @@ pub enum Part {
     Redis,
     /// Cost of keeping the audit trail
     Audit,
+    /// Deliveries to real receivers, through the whole product
+    Deliveries,
     /// Latency of the dashboard's pages, with a million jobs behind them
     Pages,
 }
@@ -53,6 +57,8 @@ pub struct BenchOptions {
     pub outage: Duration,
     /// The Redis to measure; one is started without it.
     pub redis_url: Option<String>,
+    /// Receivers of real deliveries.
+    pub receivers: Option<Receivers>,
 }
 
 impl BenchOptions {
@@ -77,6 +83,7 @@ pub async fn run(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Repo
         Part::Lanes => lanes::measure(&options, progress).await,
         Part::Redis => redis::measure(&options, progress).await,
         Part::Audit => trail::measure(&options, progress).await,
+        Part::Deliveries => real::measure(&options, progress).await,
         Part::Pages => pages::measure(&options, progress).await,
     };
     std::fs::remove_dir_all(&options.dir)?;

@@ -41,8 +41,8 @@ impl Caller {
         Ok(Caller { stream, answer: Vec::with_capacity(4_096) })
     }
 
-    /// Posts a body and waits for the whole answer. Anything but a 2xx is an error.
-    pub async fn post(&mut self, path: &str, content_type: &str, body: &str) -> Result<(), Failed> {
+    /// Posts a body and returns the whole answer's. Anything but a 2xx is an error.
+    pub async fn post(&mut self, path: &str, content_type: &str, body: &str) -> Result<&str, Failed> {
         let length = body.len();
         let request = format!(
             "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n{body}"
@@ -50,12 +50,12 @@ impl Caller {
         self.exchange(&request).await
     }
 
-    /// Asks for a path and waits for the whole answer. Anything but a 2xx is an error.
-    pub async fn get(&mut self, path: &str) -> Result<(), Failed> {
+    /// Asks for a path and returns the answer's body. Anything but a 2xx is an error.
+    pub async fn get(&mut self, path: &str) -> Result<&str, Failed> {
         self.exchange(&format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")).await
     }
 
-    async fn exchange(&mut self, request: &str) -> Result<(), Failed> {
+    async fn exchange(&mut self, request: &str) -> Result<&str, Failed> {
         self.stream.write_all(request.as_bytes()).await?;
         self.answer.clear();
         loop {
@@ -74,7 +74,7 @@ impl Caller {
                             format!("the server answered {}", String::from_utf8_lossy(&self.answer)).into()
                         );
                     }
-                    return Ok(());
+                    return Ok(std::str::from_utf8(&self.answer[end + 4..])?);
                 }
             }
             if self.answer.len() > ANSWER_MAX_BYTES {

@@ -81,7 +81,7 @@ pub fn start(
     clock: Arc<dyn Clock>,
 ) -> Result<Option<(Arc<Exporter>, Exporting)>, String> {
     let Some(endpoint) = config.endpoint.clone() else { return Ok(None) };
-    let client = HttpClient::new(HttpClient::builder(CONNECT_TIMEOUT), REQUEST_TIMEOUT)
+    let client = HttpClient::new(CONNECT_TIMEOUT, REQUEST_TIMEOUT)
         .map_err(|error| format!("cannot set up the export of traces: {error}"))?;
     let (queue, spans) = mpsc::channel(QUEUE_SPANS_MAX);
     let counts = Arc::new(Counts::default());

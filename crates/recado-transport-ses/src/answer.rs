@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
+use http::header::RETRY_AFTER;
 use recado_core::reason::clip;
 use recado_core::{Fault, NetworkKind, Payload, Timestamp, retry_after};
-use recado_transport::http::{Body, BodyEnd, FAULT_TEXT_MAX_BYTES};
-use reqwest::Response;
-use reqwest::header::RETRY_AFTER;
+use recado_transport::http::{Body, BodyEnd, FAULT_TEXT_MAX_BYTES, Response};
 use serde_json::{Value, json};
 
 /// Bytes at most of an answer's body.
@@ -24,8 +23,8 @@ pub(crate) async fn read(
     wait: Duration,
     now: Timestamp,
 ) -> Result<Option<Payload>, Fault> {
-    let status = response.status();
-    let header = |name: &str| response.headers().get(name)?.to_str().ok();
+    let status = response.status;
+    let header = |name: &str| response.headers.get(name)?.to_str().ok();
     let name = header("x-amzn-errortype").and_then(plain_name);
     let retry_after = header(RETRY_AFTER.as_str()).and_then(|written| retry_after::parse(written, now));
     let body = Body::read(response, ANSWER_MAX_BYTES, wait).await;

@@ -12,10 +12,10 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4::SigningParams;
+use http::header::{HeaderName, HeaderValue};
 use recado_core::{Fault, NetworkKind, Timestamp};
 use recado_transport::Url;
 use recado_transport::http::{HttpClient, Request};
-use reqwest::header::{HeaderName, HeaderValue};
 
 use crate::config::{SesConfig, SesCredentials};
 use crate::connector::ChainClient;
@@ -51,9 +51,10 @@ impl Client {
             Some(url) => Ok(url.clone()),
             None => endpoint::of_region(&region, found.as_ref()),
         };
-        let builder = HttpClient::proxied_builder(config.connect_timeout);
+        let http =
+            HttpClient::new(config.connect_timeout, config.answer_wait).map_err(|error| unusable(&error))?;
         Ok(Client {
-            http: HttpClient::new(builder, config.answer_wait).map_err(|error| unusable(&error))?,
+            http: http.with_environment_proxies(),
             keys: Keys::new(source.ok_or_else(no_source)?),
             region,
             url: send_url(address?),
@@ -132,6 +133,6 @@ fn no_source() -> Fault {
     )
 }
 
-fn unusable(error: &reqwest::Error) -> Fault {
+fn unusable(error: &rustls::Error) -> Fault {
     Fault::network(NetworkKind::Tls, &format!("no connection to SES can be made: {error}"))
 }

@@ -9,10 +9,16 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
-use recado_transport::http;
+use recado_core::{Fault, FaultKind, NetworkKind};
+use recado_transport::Url;
+use recado_transport::http::{self, Body, BodyEnd, Request};
 
 /// Bounds connecting where the chain does not say how long it may take.
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3);
+/// Bounds an answer where the chain does not.
+const READ_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// Bytes at most of an answer with credentials.
+const ANSWER_MAX_BYTES: usize = 1_024 * 1_024;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChainClient;
@@ -40,20 +46,24 @@ struct ChainConnector {
 impl ChainConnector {
     async fn exchange(self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
-        let request = request.map(|body| body.bytes().unwrap_or_default().to_vec());
-        let request = request.try_into().map_err(of_reqwest)?;
-        let client = http::HttpClient::proxied_builder(self.connect_timeout).build().map_err(of_reqwest)?;
-        let sending = client.execute(request);
-        let response = match self.read_timeout {
-            Some(limit) => {
-                let answered = tokio::time::timeout(limit, sending).await;
-                answered.map_err(|late| ConnectorError::timeout(late.into()))?
-            }
-            None => sending.await,
-        };
-        let response = hyper::http::Response::from(response.map_err(of_reqwest)?);
-        HttpResponse::try_from(response.map(SdkBody::from_body_1_x))
-            .map_err(|error| ConnectorError::other(error.into(), None))
+        let (head, body) = request.into_parts();
+        let url = Url::parse(&head.uri.to_string()).map_err(|error| ConnectorError::user(error.into()))?;
+        let body = body.bytes().unwrap_or_default().to_vec();
+        let request = Request { method: head.method, url, headers: head.headers, body };
+        let limit = self.read_timeout.unwrap_or(READ_TIMEOUT_DEFAULT);
+        let client = http::HttpClient::new(self.connect_timeout, limit)
+            .map_err(|error| ConnectorError::other(error.into(), None))?
+            .with_environment_proxies();
+        let answered = tokio::time::timeout(limit, client.send(request)).await;
+        let response = answered.map_err(|late| ConnectorError::timeout(late.into()))?.map_err(failed)?;
+        let (status, headers) = (response.status, response.headers.clone());
+        let body = Body::read(response, ANSWER_MAX_BYTES, limit).await;
+        if body.end != BodyEnd::Whole {
+            return Err(ConnectorError::io("the answer broke off".into()));
+        }
+        let mut response = ::http::Response::new(SdkBody::from(body.bytes));
+        (*response.status_mut(), *response.headers_mut()) = (status, headers);
+        HttpResponse::try_from(response).map_err(|error| ConnectorError::other(error.into(), None))
     }
 }
 
@@ -63,10 +73,15 @@ impl HttpConnector for ChainConnector {
     }
 }
 
-fn of_reqwest(error: reqwest::Error) -> ConnectorError {
-    match error {
-        error if error.is_timeout() => ConnectorError::timeout(error.into()),
-        error if error.is_builder() => ConnectorError::user(error.into()),
-        error => ConnectorError::io(error.into()),
+/// A fault of our client, as the chain passes it on.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.text)]
+pub(crate) struct ChainFault(pub Fault);
+
+fn failed(fault: Fault) -> ConnectorError {
+    if fault.kind == FaultKind::Network(NetworkKind::Timeout) {
+        ConnectorError::timeout(ChainFault(fault).into())
+    } else {
+        ConnectorError::io(ChainFault(fault).into())
     }
 }

@@ -11,10 +11,12 @@ use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvid
 use parking_lot::Mutex;
 use recado_core::reason::clip;
 use recado_core::words::describe_tls_error;
-use recado_core::{Fault, Payload, Timestamp};
+use recado_core::{Fault, FaultKind, Payload, Timestamp};
 use recado_transport::http::FAULT_TEXT_MAX_BYTES;
 use recado_transport::{Secrets, shortage};
 use tokio::time::timeout;
+
+use crate::connector::ChainFault;
 
 /// Keys at most that are known: an answer may come after those that signed its request were replaced.
 const KEYS_KNOWN_MAX: usize = 2;
@@ -73,7 +75,10 @@ fn serve_until(keys: &Credentials, now: Timestamp) -> Timestamp {
 
 /// Nothing went out, for want of credentials.
 fn fault_of(error: &CredentialsError) -> Fault {
-    if let Some(shortage) = shortage::of_causes(error) {
+    let mut causes = successors(Some(error as &(dyn Error + 'static)), |&cause| cause.source());
+    let ours = causes.find_map(|cause| cause.downcast_ref::<ChainFault>()).map(|fault| fault.0.clone());
+    let ours = ours.filter(|fault| fault.kind == FaultKind::Shortage);
+    if let Some(shortage) = ours.or_else(|| shortage::of_causes(error)) {
         return shortage;
     }
     let (code, advice) = match error {

@@ -3,7 +3,6 @@
 //! The HTTP client asks here once for each connection and connects to what it is told, so there is no
 //! second lookup that could say something else.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -11,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use recado_transport::http::FaultError;
+use recado_core::Fault;
+use recado_transport::http::{Resolver, not_resolved};
 use recado_transport::shortage;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::guard::{Guard, Scheme};
 
@@ -46,10 +45,12 @@ pub(crate) struct GuardedLookup {
     pub timeout: Duration,
 }
 
-impl GuardedLookup {
-    async fn permitted(&self, name: &str) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
+#[async_trait]
+impl Resolver for GuardedLookup {
+    async fn resolve(&self, name: &str) -> Result<Vec<SocketAddr>, Fault> {
         let looking = tokio::time::timeout(self.timeout, self.lookup.addresses(name));
-        let mut found = looking.await.map_err(|_| FaultError(shortage::no_answer_to_lookup()))??;
+        let found = looking.await.map_err(|_| shortage::no_answer_to_lookup())?;
+        let mut found = found.map_err(|error| not_resolved(&error))?;
         let mut refusal = None;
         found.retain(|address| {
             let judged = self.guard.check_address(address.ip(), Some(name), self.scheme);
@@ -57,15 +58,8 @@ impl GuardedLookup {
             judged.is_ok()
         });
         match refusal {
-            Some(refusal) if found.is_empty() => Err(FaultError(refusal.into()).into()),
+            Some(refusal) if found.is_empty() => Err(refusal.into()),
             _ => Ok(found),
         }
-    }
-}
-
-impl Resolve for GuardedLookup {
-    fn resolve(&self, name: Name) -> Resolving {
-        let this = self.clone();
-        Box::pin(async move { Ok(Box::new(this.permitted(name.as_str()).await?.into_iter()) as Addrs) })
     }
 }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::header::HeaderValue;
 use recado_core::{CompanyId, EngineCode, Fault, NetworkKind, Outcome, Payload, Timestamp, TraceParent};
 use recado_transport::http::{Answer, Bounds, HttpClient, IDEMPOTENCY_KEY, Request, lookup_timeout};
 use recado_transport::{DataFault, Delivery, Receiver, Transport, TransportKind, Wanted, data};
-use reqwest::header::HeaderValue;
 use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
@@ -28,8 +28,6 @@ use crate::{Guard, Lookup, Secret, SystemLookup};
 /// Half of the route's ten seconds: a receiver that is not reached by then certainly got nothing.
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT_DEFAULT: Duration = Duration::from_secs(2);
-/// Connections at most that are kept for the next job to the same receiver; there are many receivers.
-const POOL_IDLE_PER_HOST_MAX: usize = 4;
 const TEST_EVENT: &str = "endpoint.test";
 
 /// The transport's view of an endpoint.
@@ -98,7 +96,7 @@ struct Post<'a> {
 }
 
 impl Webhook {
-    pub fn new(config: WebhookConfig, endpoints: Arc<dyn Endpoints>) -> Result<Self, reqwest::Error> {
+    pub fn new(config: WebhookConfig, endpoints: Arc<dyn Endpoints>) -> Result<Self, rustls::Error> {
         Webhook::with_lookup(config, endpoints, Arc::new(SystemLookup))
     }
 
@@ -107,16 +105,14 @@ impl Webhook {
         config: WebhookConfig,
         endpoints: Arc<dyn Endpoints>,
         lookup: Arc<dyn Lookup>,
-    ) -> Result<Self, reqwest::Error> {
+    ) -> Result<Self, rustls::Error> {
         let guard = Arc::new(config.guard);
         let client = |scheme| {
             let timeout = lookup_timeout(config.connect_timeout);
             let (guard, lookup) = (Arc::clone(&guard), Arc::clone(&lookup));
             let lookup = GuardedLookup { guard, lookup, scheme, timeout };
-            let builder = HttpClient::builder(config.connect_timeout)
-                .pool_max_idle_per_host(POOL_IDLE_PER_HOST_MAX)
-                .dns_resolver(lookup);
-            HttpClient::new(builder, config.answer_wait)
+            let client = HttpClient::new(config.connect_timeout, config.answer_wait)?;
+            Ok::<_, rustls::Error>(client.with_resolver(Arc::new(lookup)))
         };
         let (secure, plain) = (client(Scheme::Https)?, client(Scheme::Http)?);
         Ok(Webhook { guard, secret: config.secret, endpoints, secure, plain })

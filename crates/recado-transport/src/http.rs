@@ -13,23 +13,27 @@
 use std::fmt;
 
 use async_trait::async_trait;
+use http::header::{HeaderMap, HeaderValue};
 use recado_core::{Fault, Outcome, Payload};
-use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderValue};
+use url::Url;
 
 use crate::data;
 use crate::{DataFault, Delivery, Secrets, Transport, TransportKind};
 
 mod client;
 mod config;
+mod connection;
 mod failure;
+mod pool;
 mod request;
+mod resolver;
 
-pub use client::{Answer, Body, BodyEnd, Bounds, HttpClient, lookup_timeout};
+pub use client::{Answer, Body, BodyEnd, Bounds, HttpClient, Response};
 pub(crate) use client::{answer_lost, refusal};
 pub use config::{ConfigError, HttpConfig};
-pub use failure::FaultError;
+pub use failure::not_resolved;
 pub use request::{IDEMPOTENCY_KEY, Request};
+pub use resolver::{Resolver, lookup_timeout};
 
 /// Bytes at most of a provider's answer that are kept with the job.
 pub const ANSWER_KEPT_MAX_BYTES: usize = 16 * 1_024;
@@ -48,8 +52,8 @@ pub struct Http {
 impl Http {
     pub fn new(config: HttpConfig) -> Result<Self, ConfigError> {
         let own_headers = config.checked_headers()?;
-        let builder = HttpClient::builder(config.connect_timeout).default_headers(own_headers.clone());
-        let client = HttpClient::new(builder, config.answer_wait)?;
+        let client = HttpClient::new(config.connect_timeout, config.answer_wait)?;
+        let client = client.with_headers(own_headers.clone());
         Ok(Http { client, secrets: config.secrets(), base: config.base_url, own_headers })
     }
 

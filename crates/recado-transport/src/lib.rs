@@ -18,9 +18,9 @@ use async_trait::async_trait;
 use recado_core::{Job, Outcome, Payload, Timestamp, TraceParent};
 
 pub use http::{ConfigError, Http, HttpConfig};
-pub use reqwest::Url;
 pub use sandbox::Sandbox;
 pub use secrets::Secrets;
+pub use url::Url;
 pub use whatsapp::{Evolution, EvolutionConfig};
 
 /// One try at one job.

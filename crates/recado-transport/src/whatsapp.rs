@@ -13,11 +13,12 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
+use ::http::StatusCode;
 use async_trait::async_trait;
 use recado_core::{Fault, NetworkKind, Outcome, Payload};
-use reqwest::{StatusCode, Url};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use url::Url;
 
 use crate::data::{self, Object};
 use crate::http::{self, Answer, BodyEnd, ConfigError, Http, HttpConfig, Request};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use recado_bench::{BenchOptions, Part};
+use recado_bench::{BenchOptions, Part, Receivers};
 use recado_terminal::Screen;
 
 use crate::{Done, FormArgs, Stop, duration, wait_on_all_processors};
@@ -17,6 +17,8 @@ EXAMPLES:
   recado bench lanes --outage 10m  with a provider that is down for as long as you fear
   recado bench redis               jobs over a Redis that nodes share, about two minutes
   recado bench audit               what the audit trail costs, about three minutes
+  recado bench deliveries --http http://127.0.0.1:8080 --smtp smtp://127.0.0.1:2525
+                                   deliveries to real receivers, about three minutes
   recado bench pages               how soon the dashboard's pages answer over a million jobs, about two minutes
   recado bench --quick             a tenth of it, to see that it runs
   recado bench --json > run.json   for machines
@@ -38,6 +40,12 @@ pub struct BenchArgs {
     /// The Redis to measure, a single server [default: one is started for it]. Its other keys are left alone.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// Deliveries: where HTTP goes, an nginx that answers everything; `bench/run --real` starts one.
+    #[arg(long, value_name = "URL", requires = "smtp")]
+    http: Option<String>,
+    /// Deliveries: where e-mail goes, Postfix's smtp-sink.
+    #[arg(long, value_name = "URL", requires = "http")]
+    smtp: Option<String>,
     /// Directory of the files while it runs; on the disk that you want measured.
     #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
     dir: PathBuf,
@@ -58,6 +66,7 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         pending: args.pending.unwrap_or(pending).max(1_000),
         outage: args.outage.unwrap_or(Duration::from_secs(outage_s)),
         redis_url: args.url,
+        receivers: args.http.zip(args.smtp).map(|(http, smtp)| Receivers { http, smtp }),
     };
     let progress = |what: &str| eprintln!("measuring {what} …");
     let measured = wait_on_all_processors(recado_bench::run(&options, progress))?;

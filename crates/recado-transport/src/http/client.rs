@@ -3,56 +3,38 @@
 //! Shared by every transport that speaks HTTP. It does not ask where a request leads: the transport that makes
 //! one answers for its address.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::header::{ACCEPT, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::{StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::proxy::matcher::Matcher;
 use recado_core::reason::clip;
 use recado_core::{Fault, NetworkKind, Payload, Timestamp, retry_after};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{HeaderMap, RETRY_AFTER};
-use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, Response, StatusCode};
 use rustls::ClientConfig;
+use url::Position;
 
-use super::{
-    ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, FaultError, Request, failure,
-};
+use super::connection::{Connection, Connector};
+use super::pool::Pool;
+use super::resolver::{Resolver, SystemResolver, lookup_timeout};
+use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Request, failure};
 use crate::tls;
-use crate::{Delivery, Wanted, shortage};
+use crate::{Delivery, Wanted};
 
-const POOL_IDLE_MAX: usize = 64;
-const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-const USER_AGENT: &str = concat!("recado/", env!("CARGO_PKG_VERSION"));
+pub(super) const OUR_NAME: &str = concat!("recado/", env!("CARGO_PKG_VERSION"));
 
-/// A pool of connections, and how long an answer's body is waited for.
+/// A pool of connections, and how long an answer's body is waited for. It follows no redirects, makes no retries and
+/// asks no proxies unless told to.
 #[derive(Debug)]
 pub struct HttpClient {
-    client: Client,
+    connector: Connector,
+    pool: Arc<Pool<Connection>>,
+    /// Sent with every request that does not have its own of the same name.
+    headers: HeaderMap,
     answer_wait: Duration,
-}
-
-/// Share of a lookup in the time that connecting has: a lookup without an answer must be told from a provider
-/// that does not answer.
-pub fn lookup_timeout(connect_timeout: Duration) -> Duration {
-    connect_timeout.mul_f64(0.8)
-}
-
-/// The operating system's resolver, for so long.
-#[derive(Clone, Copy, Debug)]
-struct SystemResolver {
-    timeout: Duration,
-}
-
-impl Resolve for SystemResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let timeout = self.timeout;
-        Box::pin(async move {
-            let lookup = tokio::net::lookup_host((name.as_str(), 0));
-            match tokio::time::timeout(timeout, lookup).await {
-                Ok(found) => Ok(Box::new(found?.collect::<Vec<_>>().into_iter()) as Addrs),
-                Err(_) => Err(FaultError(shortage::no_answer_to_lookup()).into()),
-            }
-        })
-    }
 }
 
 /// Limits of one exchange, and the part of its answer that is wanted.
@@ -92,44 +74,118 @@ pub enum BodyEnd {
     BrokenOff,
 }
 
+/// The head of an answer, and the connection that its body comes from.
+#[derive(Debug)]
+pub struct Response {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: Incoming,
+    connection: Connection,
+    origin: Box<str>,
+    pool: Arc<Pool<Connection>>,
+}
+
+impl Response {
+    fn new(
+        head: http::Response<Incoming>,
+        connection: Connection,
+        origin: &str,
+        pool: &Arc<Pool<Connection>>,
+    ) -> Self {
+        let (head, body) = head.into_parts();
+        let (origin, pool) = (origin.into(), Arc::clone(pool));
+        Response { status: head.status, headers: head.headers, body, connection, origin, pool }
+    }
+
+    /// Keeps the connection for the next request, once the body was read to its end.
+    fn keep_connection(self) {
+        self.pool.put(&self.origin, self.connection);
+    }
+}
+
 impl HttpClient {
-    /// Makes a client without redirects, retries and proxies. `connect_timeout` bounds name lookup, TCP and TLS
-    /// together.
-    pub fn builder(connect_timeout: Duration) -> ClientBuilder {
-        Self::proxied_builder(connect_timeout).no_proxy()
-    }
-
-    /// Makes the same client, with the proxies that the environment names.
-    pub fn proxied_builder(connect_timeout: Duration) -> ClientBuilder {
-        let builder = match tls::system_config() {
-            Ok(config) => {
-                let mut config = ClientConfig::clone(&config);
-                config.alpn_protocols = vec![b"http/1.1".to_vec()];
-                Client::builder().tls_backend_preconfigured(config)
-            }
-            // The client reads the authorities itself, and says what is wrong with them.
-            Err(_) => Client::builder(),
+    /// Makes a client. `connect_timeout` bounds name lookup, TCP and TLS together, `answer_wait` the wait for an
+    /// answer's body once its status is known.
+    pub fn new(connect_timeout: Duration, answer_wait: Duration) -> Result<Self, rustls::Error> {
+        let resolver = SystemResolver { timeout: lookup_timeout(connect_timeout) };
+        let mut tls = ClientConfig::clone(&*tls::system_config()?);
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let headers =
+            [(USER_AGENT, HeaderValue::from_static(OUR_NAME)), (ACCEPT, HeaderValue::from_static("*/*"))];
+        let connector = Connector {
+            resolver: Arc::new(resolver),
+            tls: Arc::new(tls),
+            proxies: None,
+            timeout: connect_timeout,
         };
-        builder
-            .user_agent(USER_AGENT)
-            .redirect(Policy::none())
-            .retry(reqwest::retry::never())
-            .connect_timeout(connect_timeout)
-            .dns_resolver(SystemResolver { timeout: lookup_timeout(connect_timeout) })
-            .pool_max_idle_per_host(POOL_IDLE_MAX)
-            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        Ok(HttpClient {
+            connector,
+            pool: Arc::default(),
+            headers: headers.into_iter().collect(),
+            answer_wait,
+        })
     }
 
-    /// `answer_wait` bounds the wait for an answer's body once its status is known.
-    pub fn new(builder: ClientBuilder, answer_wait: Duration) -> Result<Self, reqwest::Error> {
-        Ok(HttpClient { client: builder.build()?, answer_wait })
+    /// With another source of addresses.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
+        self.connector.resolver = resolver;
+        self
+    }
+
+    /// Through the proxies that the environment names, by `CONNECT`.
+    #[must_use]
+    pub fn with_environment_proxies(mut self) -> Self {
+        self.connector.proxies = Some(Matcher::from_env());
+        self
+    }
+
+    /// With headers for every request.
+    #[must_use]
+    pub fn with_headers(mut self, headers: HeaderMap) -> Self {
+        self.headers.extend(headers);
+        self
     }
 
     /// Sends one request and returns the head of its answer, whatever the status.
     pub async fn send(&self, request: Request) -> Result<Response, Fault> {
+        let url = request.url.clone();
+        let origin = &url[..Position::BeforePath];
+        let mut message = self.message(request)?;
+        while let Some(mut kept) = self.pool.take(origin) {
+            if !kept.is_usable().await {
+                continue;
+            }
+            match kept.send(message).await {
+                Ok(head) => return Ok(Response::new(head, kept, origin, &self.pool)),
+                Err(mut failed) => match failed.take_message() {
+                    // The server closed the connection before the first byte of the request.
+                    Some(unsent) => message = unsent,
+                    None => return Err(failure::after_hand_over(failed.error())),
+                },
+            }
+        }
+        let mut fresh = self.connector.connect(&url).await?;
+        match fresh.send(message).await {
+            Ok(head) => Ok(Response::new(head, fresh, origin, &self.pool)),
+            Err(failed) if failed.message().is_some() => Err(failure::not_connected(&url, failed.error())),
+            Err(failed) => Err(failure::after_hand_over(failed.error())),
+        }
+    }
+
+    fn message(&self, request: Request) -> Result<http::Request<Full<Bytes>>, Fault> {
         let Request { method, url, headers, body } = request;
-        let sending = self.client.request(method, url).headers(headers).body(body).send();
-        sending.await.map_err(|error| failure::fault_of(&error))
+        let path = &url[Position::BeforePath..Position::AfterQuery];
+        let host = HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort]);
+        let mut message = http::Request::new(Full::new(Bytes::from(body)));
+        *message.method_mut() = method;
+        *message.uri_mut() = path.parse::<Uri>().map_err(|_| failure::no_request())?;
+        *message.headers_mut() = headers;
+        message.headers_mut().insert(HOST, host.map_err(|_| failure::no_request())?);
+        for (name, value) in &self.headers {
+            message.headers_mut().entry(name).or_insert_with(|| value.clone());
+        }
+        Ok(message)
     }
 
     /// Returns the longest wait for a body if the exchange has `left` to go. The status has settled it: a body that
@@ -143,8 +199,8 @@ impl HttpClient {
         let started = tokio::time::Instant::now();
         let response = self.send(request).await?;
 
-        let status = response.status();
-        let retry_after = retry_after(response.headers(), bounds.now);
+        let status = response.status;
+        let retry_after = retry_after(&response.headers, bounds.now);
         let left = bounds.timeout.saturating_sub(started.elapsed());
         let wait = self.body_wait(left);
         if status.is_success() {
@@ -195,24 +251,24 @@ pub struct Body {
 }
 
 impl Body {
+    /// Reads a body. Its connection is kept when the body was read to its end.
     pub async fn read(mut response: Response, max_bytes: usize, wait: Duration) -> Body {
         let mut bytes = Vec::new();
         let reading = async {
-            loop {
-                match response.chunk().await {
-                    Ok(Some(chunk)) => {
-                        let room = max_bytes - bytes.len();
-                        bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                        if chunk.len() > room {
-                            return BodyEnd::TooLong;
-                        }
-                    }
-                    Ok(None) => return BodyEnd::Whole,
-                    Err(_) => return BodyEnd::BrokenOff,
+            while let Some(read) = response.connection.read(&mut response.body).await {
+                let Ok(chunk) = read else { return BodyEnd::BrokenOff };
+                let room = max_bytes - bytes.len();
+                bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                if chunk.len() > room {
+                    return BodyEnd::TooLong;
                 }
             }
+            BodyEnd::Whole
         };
         let end = tokio::time::timeout(wait, reading).await.unwrap_or(BodyEnd::BrokenOff);
+        if end == BodyEnd::Whole {
+            response.keep_connection();
+        }
         Body { bytes, end }
     }
 

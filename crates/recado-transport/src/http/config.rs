@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use url::Url;
 
 use super::request;
 use crate::secrets::{SECRET_LEN_MIN_BYTES, Secrets};
@@ -127,5 +127,5 @@ pub enum ConfigError {
     #[error("the default instance {0}")]
     Instance(&'static str),
     #[error("the HTTP client cannot be built: {0}")]
-    Client(#[from] reqwest::Error),
+    Client(#[from] rustls::Error),
 }

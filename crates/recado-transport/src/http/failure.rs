@@ -10,59 +10,48 @@ use std::iter::successors;
 
 use recado_core::words::describe_tls_error;
 use recado_core::{Fault, NetworkKind};
+use url::Url;
 
 use crate::shortage;
 
-/// A fault raised by Recado's own resolver or connector: it passes through the HTTP client unchanged.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", .0.text)]
-pub struct FaultError(pub Fault);
-
-pub(super) fn fault_of(error: &reqwest::Error) -> Fault {
-    if let Some(FaultError(fault)) = find_cause(error) {
-        return fault.clone();
-    }
-    if let Some(shortage) = shortage::of_causes(error).filter(|_| error.is_connect()) {
-        return shortage;
-    }
-    if error.is_builder() {
-        return Fault::invalid_payload("no request can be made of this data");
-    }
-    // Hyper gives a request back untouched when the connection went away before its first byte.
-    let never_sent = find_cause::<hyper::Error>(error).is_some_and(hyper::Error::is_canceled);
-    let handed_over = !error.is_connect() && !never_sent;
-    let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error) };
-    let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
-    let words = format!("{}: {}", describe_kind(kind), describe_tls_error(&cause));
-    Fault { uncertain: handed_over, ..Fault::network(kind, &words) }
+/// The data makes no request.
+pub(super) fn no_request() -> Fault {
+    Fault::invalid_payload("no request can be made of this data")
 }
 
-/// The causes of an error, the innermost last.
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    successors(error.source(), |&cause| cause.source())
+/// A lookup failed.
+pub fn not_resolved(error: &io::Error) -> Fault {
+    shortage::of_io(error).unwrap_or_else(|| describe(NetworkKind::Dns, error))
 }
 
-fn find_cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    causes(error).find_map(|cause| cause.downcast_ref())
-}
-
-fn before_hand_over(error: &reqwest::Error) -> NetworkKind {
-    let is_secured = error.url().is_some_and(|url| url.scheme() == "https");
-    match find_cause::<io::Error>(error).map(innermost_kind) {
-        _ if error.is_dns() => NetworkKind::Dns,
-        _ if error.is_timeout() => NetworkKind::Timeout,
-        // The connection stood, and the handshake on it failed.
-        Some(InvalidData | UnexpectedEof | ConnectionReset | BrokenPipe) if is_secured => NetworkKind::Tls,
+/// No connection came about. Where it was to be secured, one that stood and was cut is a failure of TLS.
+pub(super) fn not_connected(url: &Url, error: &(dyn Error + 'static)) -> Fault {
+    let mut causes = successors(Some(error), |&cause| cause.source());
+    let cut = causes.find_map(|cause| cause.downcast_ref::<io::Error>()).map(innermost_kind);
+    let kind = match cut {
+        Some(InvalidData | UnexpectedEof | ConnectionReset | BrokenPipe) if url.scheme() == "https" => {
+            NetworkKind::Tls
+        }
         _ => NetworkKind::Connect,
-    }
+    };
+    shortage::of_causes(error).unwrap_or_else(|| describe(kind, error))
 }
 
-fn after_hand_over(error: &reqwest::Error) -> NetworkKind {
-    match find_cause::<hyper::Error>(error) {
-        _ if error.is_timeout() => NetworkKind::Timeout,
-        Some(error) if error.is_parse() => NetworkKind::Protocol,
-        _ => NetworkKind::Dropped,
-    }
+/// Connecting took too long.
+pub(super) fn connect_timed_out() -> Fault {
+    describe(NetworkKind::Timeout, &io::Error::from(ErrorKind::TimedOut))
+}
+
+/// The request was sent, at least in part, and no answer came.
+pub(super) fn after_hand_over(error: &hyper::Error) -> Fault {
+    let kind = if error.is_parse() { NetworkKind::Protocol } else { NetworkKind::Dropped };
+    Fault { uncertain: true, ..describe(kind, error) }
+}
+
+fn describe(kind: NetworkKind, error: &(dyn Error + 'static)) -> Fault {
+    let cause = successors(Some(error), |&cause| cause.source()).last().map(ToString::to_string);
+    let words = format!("{}: {}", describe_kind(kind), describe_tls_error(&cause.unwrap_or_default()));
+    Fault::network(kind, &words)
 }
 
 /// The TLS layer wraps one I/O error in another of no particular kind, out of reach of `source`.

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use http::Method;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode;
 use recado_core::trace::TRACEPARENT;
 use recado_core::{Payload, TraceParent};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Url};
+use url::Url;
 
 use crate::DataFault;
 use crate::data::{self, Object};

@@ -149,6 +149,17 @@ async fn a_connection_closed_at_once_is_uncertain_only_if_the_request_went_out()
 }
 
 #[tokio::test]
+async fn a_busy_receiver_keeps_as_many_connections_as_it_had_deliveries_at_once() {
+    let far_end = FarEnd::start(|_| answering("200 OK", "", "").after(Duration::from_millis(20)));
+    let http = Http::new(HttpConfig::new(far_end.url_of("/"))).unwrap();
+    let data = json!({});
+    for _ in 0..4 {
+        futures_util::future::join_all((0..40).map(|_| answer(&http, &data))).await;
+    }
+    assert_eq!((far_end.ledger().len(), far_end.connections()), (160, 40));
+}
+
+#[tokio::test]
 async fn a_pooled_connection_that_died_meanwhile_is_replaced_and_the_request_sent_once() {
     let closing = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let far_end = FarEnd::scripted([Act::Cut(closing.into()), answering("200 OK", "", "")]);
