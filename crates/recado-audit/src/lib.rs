@@ -12,12 +12,13 @@
 //! ([`Trail::drop_older_than`]).
 //!
 //! Reading order: [`line`] (the format), [`record`] (what is personal), [`trail`] (the writer), [`tail`] (after a
-//! crash), [`verify`], [`erasure`], [`retention`], [`index`] and [`search`].
+//! crash), [`verify`], [`erase`], [`retention`], [`index`] and [`search`].
 //!
 //! Deliberately absent: a clock, async, and any store. One process writes; a lock keeps others out. Readers need
 //! no permission, and take none of the writer's time.
 
 mod digest;
+mod erase;
 mod erasure;
 mod error;
 mod files;
@@ -35,7 +36,8 @@ mod trail;
 mod verify;
 
 pub use digest::{Hash, Hex};
-pub use erasure::{Erased, Erasure, Identity, IdentityKind, Subject, SubjectHash};
+pub use erase::Erased;
+pub use erasure::{Erasure, Identity, IdentityKind, Subject, SubjectHash};
 pub use error::Error;
 pub use key::{NotAPublicKey, PublicKey, Signature};
 pub use line::Checkpoint;

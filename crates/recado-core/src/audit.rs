@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::classify::{Class, Failure};
 use crate::job::Job;
-use crate::named_enum::named_enum;
-use crate::sparse_struct::sparse_struct;
 use crate::values::name::CompanyId;
+use crate::values::named_enum::named_enum;
+use crate::values::sparse_struct::sparse_struct;
 use crate::values::time::Timestamp;
 
 named_enum! {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::named_enum::named_enum;
+use crate::values::named_enum::named_enum;
 use crate::values::time::Timestamp;
 
 /// Configuration of a provider's breaker.

@@ -10,7 +10,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::dead_letter::DeadLetter;
 use crate::job::{Job, NewJob};
-use crate::named_enum::named_enum;
+use crate::values::named_enum::named_enum;
 use crate::values::payload::{Payload, write_texts};
 
 named_enum! {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use regex::Regex;
 
 use crate::engine_code::EngineCode;
-use crate::named_enum::named_enum;
 use crate::outcome::{Fault, FaultKind, NetworkKind, Outcome};
 use crate::rules::RuleSet;
+use crate::values::named_enum::named_enum;
 use crate::values::payload::Payload;
 use crate::values::reason::Reason;
 

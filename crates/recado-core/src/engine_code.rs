@@ -1,6 +1,6 @@
 //! Error codes that Recado itself gives to a failure. Every other code is a provider's or a worker's word.
 
-use crate::named_enum::named_enum;
+use crate::values::named_enum::named_enum;
 
 named_enum! {
     /// A failure that Recado names itself.

@@ -11,11 +11,11 @@ use crate::audit::whole_minutes;
 use crate::classify::{Blame, Class};
 use crate::dead_letter::Cause;
 use crate::job::{Job, Status};
-use crate::named_enum::named_enum;
-use crate::sparse_struct::sparse_struct;
 use crate::transition::{Burial, Transition};
 use crate::values::name::CompanyId;
+use crate::values::named_enum::named_enum;
 use crate::values::payload::digest_of;
+use crate::values::sparse_struct::sparse_struct;
 use crate::values::time::Timestamp;
 use crate::words::{replay_advice, uncertain_attempts};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::named_enum::named_enum;
+use crate::values::named_enum::named_enum;
 use crate::values::payload::Payload;
 
 #[derive(Clone, Debug)]

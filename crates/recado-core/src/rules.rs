@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use regex::Regex;
 
 use crate::classify::{Blame, Class, Classifier, Condition, Rule};
-use crate::named_enum::named_enum;
+use crate::values::named_enum::named_enum;
 
 named_enum! {
     /// A built-in rule set, by the name that `classifier = "…"` in the configuration takes.

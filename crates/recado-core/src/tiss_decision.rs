@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::audit::{AuditEvent, AuditKind, whole_minutes};
 use crate::classify::{Class, Classifier};
-use crate::named_enum::named_enum;
 use crate::outcome::Fault;
 use crate::policy::{Draw, Policy};
+use crate::values::named_enum::named_enum;
 use crate::values::time::Timestamp;
 
 #[derive(Clone, Debug)]

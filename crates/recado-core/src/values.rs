@@ -2,8 +2,10 @@
 
 pub mod json;
 pub mod name;
+pub(crate) mod named_enum;
 pub mod payload;
 pub mod random;
 pub mod reason;
+pub(crate) mod sparse_struct;
 pub mod time;
 pub mod trace;

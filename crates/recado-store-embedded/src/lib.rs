@@ -13,29 +13,22 @@
 //! in the file until their job is claimed, so memory grows by about a hundred bytes per waiting job.
 //!
 //! Reading order: [`schema`] (the tables), [`index`] (the schedule), [`lane`] and [`tenant`] (the order of turns),
-//! [`apply`] (each change, to file and index), [`writer`] (group commit), [`fsync_thread`] (fsync, answers),
-//! [`inspect`] (read queries), [`key_value`] and [`audit_log`] (key-value entries and the audit trail, read and
+//! [`writer::apply`] (each change, to file and index), [`writer`] (group commit), [`writer::fsync_thread`] (fsync, answers),
+//! [`store::inspect`] (read queries), [`store::key_value`] and [`store::audit_log`] (key-value entries and the audit trail, read and
 //! written).
 //!
 //! Deliberately absent: a second process. A lock on the data directory keeps it out.
 
-mod apply;
-mod audit_log;
 mod disk;
-mod fsync_thread;
 mod index;
-mod inspect;
-mod key_value;
 mod lane;
 mod lazy_heap;
 mod load;
 mod owner_index;
-mod request;
 mod rows;
 mod schema;
 mod store;
 mod tenant;
-mod transfer;
 mod writer;
 
 pub use disk::{LockError, lock_holder};

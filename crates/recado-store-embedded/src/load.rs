@@ -3,9 +3,9 @@
 use recado_core::{Priority, Progress, Random, Timestamp};
 use rusqlite::{Connection, Row, params};
 
-use crate::audit_log;
 use crate::index::{ActiveLease, Index, WaitingJob};
 use crate::rows;
+use crate::store::audit_log;
 
 /// Leases held inside the last process ended with it: they count as run out since the beginning of time.
 const ORPHANED_AT: i64 = 0;

@@ -1,11 +1,16 @@
 //! The tables. People open this file with `sqlite3`: names are the ones that the runbooks query.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 
 pub const FILE_NAME: &str = "recado.db";
 
 /// Written to the file; a file of a later version is refused, one of an earlier version is migrated.
 pub const FORMAT_VERSION: i32 = 5;
+
+/// Longest wait of a statement for another program that has locked the file.
+pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// "RCDO", so that `file recado.db` can tell.
 const APPLICATION_ID: i32 = 0x5243_444f;
@@ -163,7 +168,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 /// Makes the tables, or brings those of an earlier version up to date. A file that is not ours is left as it
 /// is.
 pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
-    connection.busy_timeout(crate::writer::BUSY_WAIT_MAX)?;
+    connection.busy_timeout(BUSY_WAIT_MAX)?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;

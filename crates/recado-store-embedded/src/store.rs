@@ -1,5 +1,10 @@
 //! The store: sends each write to the writer, and each read to a connection of its own.
 
+pub(crate) mod audit_log;
+pub(crate) mod inspect;
+pub(crate) mod key_value;
+pub(crate) mod transfer;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,15 +19,15 @@ use recado_store::{
 use rusqlite::Connection;
 use tokio::sync::mpsc;
 
-use crate::apply::{WriteTransaction, make_token, seq_of};
-use crate::audit_log::PreparedSettlement;
 use crate::disk::{self, LockError, SpaceGuard, StoreFiles};
-use crate::fsync_thread::{FailureReason, FsyncLoop, FsyncThread, SharedWatcher};
 use crate::index::Index;
-use crate::inspect::{Readers, read_job};
 use crate::load::{carry_over_leases, load_index, orphan_leases, repair_statuses};
-use crate::request::{ChangeError, Request, RequestKind};
 use crate::schema::{self, FILE_NAME, SchemaError};
+use crate::store::audit_log::PreparedSettlement;
+use crate::store::inspect::{Readers, read_job};
+use crate::writer::apply::{WriteTransaction, make_token, seq_of};
+use crate::writer::fsync_thread::{FailureReason, FsyncLoop, FsyncThread, SharedWatcher};
+use crate::writer::request::{ChangeError, Request, RequestKind};
 use crate::writer::{Checkpointer, QUEUE_REQUESTS_MAX, WAL_KEPT_BYTES, Writer, held_bytes};
 
 /// Pieces of one prune at most.

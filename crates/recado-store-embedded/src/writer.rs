@@ -10,6 +10,10 @@
 //! out of space is answered as such and the store goes on; anything else, a failed fsync above all, means the
 //! file's state on disk is unknown, and the store stops for good. It never tries an fsync again.
 
+pub(crate) mod apply;
+pub(crate) mod fsync_thread;
+pub(crate) mod request;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
@@ -23,13 +27,14 @@ use recado_store::StoreError;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::apply::WriteTransaction;
-use crate::audit_log::Recorder;
 use crate::disk::{DirLock, SpaceGuard};
-use crate::fsync_thread::{Commit, FailureReason, FsyncThread, SharedWatcher};
 use crate::index::Index;
 use crate::load::load_index;
-use crate::request::{ChangeError, Request, RequestKind};
+use crate::schema::BUSY_WAIT_MAX;
+use crate::store::audit_log::Recorder;
+use crate::writer::apply::WriteTransaction;
+use crate::writer::fsync_thread::{Commit, FailureReason, FsyncThread, SharedWatcher};
+use crate::writer::request::{ChangeError, Request, RequestKind};
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -42,9 +47,6 @@ const TURN_MAX: Duration = Duration::from_millis(10);
 
 /// Longest wait of a truncation for readers. They end soon, and writes must not wait for them.
 const TRUNCATE_WAIT_MAX: Duration = Duration::from_millis(10);
-
-/// Longest wait of a statement for another program that has locked the file.
-pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The log is checkpointed into the file in the background from this size on.
 const WAL_CHECKPOINT_BYTES: u64 = 64 << 20;
@@ -295,7 +297,7 @@ impl Checkpointer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fsync_thread::FsyncLoop;
+    use crate::writer::fsync_thread::FsyncLoop;
 
     fn writer_in(dir: &std::path::Path) -> Writer {
         let path = dir.join(crate::schema::FILE_NAME);

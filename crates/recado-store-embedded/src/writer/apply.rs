@@ -18,12 +18,12 @@ use recado_store::{
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use tokio::sync::oneshot;
 
-use crate::audit_log::{PreparedSettlement, Recorder};
 use crate::disk::SpaceGuard;
 use crate::index::{ActiveLease, Index, JobLocation, WaitingJob};
-use crate::request::ChangeError;
 use crate::rows::{self, ATTEMPTS_COLUMN, JOB_COLUMNS, Result};
+use crate::store::audit_log::{PreparedSettlement, Recorder};
 use crate::writer::lock_space;
+use crate::writer::request::ChangeError;
 
 /// Rows of each kind that one piece of a prune removes at most: about 10 ms of the writer's time.
 pub const PRUNE_ROWS_MAX: usize = 250;

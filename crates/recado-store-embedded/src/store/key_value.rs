@@ -10,10 +10,10 @@ use recado_core::{Payload, Timestamp};
 use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::apply::{PRUNE_ROWS_MAX, WriteTransaction};
-use crate::request::RequestKind;
 use crate::rows::{self, Result};
 use crate::store::EmbeddedStore;
+use crate::writer::apply::{PRUNE_ROWS_MAX, WriteTransaction};
+use crate::writer::request::RequestKind;
 
 impl WriteTransaction<'_> {
     pub fn kv_write(&mut self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>> {

@@ -3,7 +3,7 @@
 use recado_store::StoreError;
 use tokio::sync::oneshot;
 
-use crate::apply::WriteTransaction;
+use crate::writer::apply::WriteTransaction;
 
 /// The kind of a request, as far as the commit depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use recado_core::RouteName;
 use recado_store::{StoreError, Wakes, Watcher};
 
 use crate::disk::StoreFiles;
-use crate::request::Change;
 use crate::writer::RECOVERS;
+use crate::writer::request::Change;
 
 /// Commits that may wait for the disk. More would only make groups smaller.
 const WAITING_COMMITS_MAX: usize = 2;
@@ -161,8 +161,8 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::apply::WriteTransaction;
-    use crate::request::ChangeError;
+    use crate::writer::apply::WriteTransaction;
+    use crate::writer::request::ChangeError;
 
     /// Tells its name and the outcome instead of answering a caller.
     struct Teller(&'static str, mpsc::Sender<(&'static str, bool)>);

@@ -10,14 +10,14 @@ use recado_store::{Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState
 use rusqlite::{Connection, Row, params};
 use tokio::sync::oneshot;
 
-use crate::apply::WriteTransaction;
-use crate::audit_log::{ARCHIVED, read_job_records};
 use crate::index::{IdHash, JobLocation, WaitingJob};
-use crate::inspect::{read_audit, read_dead_letter, unavailable};
-use crate::request::{ChangeError, RequestKind};
 use crate::rows::{self, JOB_COLUMN_COUNT, JOB_COLUMNS, Result};
 use crate::schema::FILE_NAME;
+use crate::store::audit_log::{ARCHIVED, read_job_records};
+use crate::store::inspect::{read_audit, read_dead_letter, unavailable};
 use crate::store::{EmbeddedStore, open_file};
+use crate::writer::apply::WriteTransaction;
+use crate::writer::request::{ChangeError, RequestKind};
 
 /// Jobs that one piece of a forget is told of. It may do fewer.
 const FORGET_JOBS_MAX: usize = 64;

@@ -14,10 +14,10 @@ use recado_store::{
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ToSql, params_from_iter};
 
-use crate::audit_log::read_job_records;
 use crate::disk;
 use crate::rows::{self, DEAD_LETTER_COLUMNS, JOB_COLUMN_COUNT, JOB_COLUMNS, Result};
 use crate::store::EmbeddedStore;
+use crate::store::audit_log::read_job_records;
 
 /// Connections that are kept open between questions.
 const IDLE_READERS_MAX: usize = 4;

@@ -16,12 +16,12 @@ use recado_store::{AuditLog, AuditRecord, AuditSpan, AuditTrim, Settlement, Stor
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
-use crate::apply::WriteTransaction;
 use crate::index::JobLocation;
-use crate::inspect::unavailable;
-use crate::request::RequestKind;
 use crate::rows::{self, Result};
 use crate::store::EmbeddedStore;
+use crate::store::inspect::unavailable;
+use crate::writer::apply::WriteTransaction;
+use crate::writer::request::RequestKind;
 
 /// Records of a bundle at most: to read one of them, the whole bundle is read.
 const BUNDLE_RECORDS_MAX: usize = 64;
