@@ -288,3 +288,46 @@ impl Body {
         end.trim().to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Gives each answer after a whole head of a request, and returns the heads.
+    async fn answer(listener: TcpListener, answers: &[&str]) -> Vec<String> {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut heads = Vec::new();
+        for answer in answers {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                assert_ne!(stream.read_buf(&mut head).await.expect("a request"), 0, "the client hung up");
+            }
+            stream.write_all(answer.as_bytes()).await.expect("the client reads");
+            heads.push(String::from_utf8(head).expect("a head is text"));
+        }
+        heads
+    }
+
+    #[tokio::test]
+    async fn a_proxy_is_asked_to_connect_and_looks_the_name_up_itself() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let proxy = format!("http://ana:word@{}", listener.local_addr().expect("an address"));
+        let answers = ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n"];
+        let proxying = tokio::spawn(async move { answer(listener, &answers).await });
+        let patience = Duration::from_secs(5);
+        let mut client = HttpClient::new(patience, patience).expect("a client");
+        client.connector.proxies = Some(Matcher::builder().http(proxy).build());
+        let url = "http://ses.invalid/v2?x=1".parse().expect("a URL");
+        let request = Request { method: Method::GET, url, headers: HeaderMap::new(), body: Vec::new() };
+        assert_eq!(client.send(request).await.expect("an answer").status, StatusCode::NO_CONTENT);
+        let heads = proxying.await.expect("the proxy ends");
+        assert!(heads[0].starts_with("CONNECT ses.invalid:80 HTTP/1.1\r\n"), "{}", heads[0]);
+        assert!(heads[0].to_lowercase().contains("proxy-authorization: basic "), "{}", heads[0]);
+        assert!(heads[1].starts_with("GET /v2?x=1 HTTP/1.1\r\n"), "{}", heads[1]);
+        assert!(heads[1].contains("host: ses.invalid\r\n"), "{}", heads[1]);
+    }
+}
