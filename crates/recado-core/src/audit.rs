@@ -89,6 +89,16 @@ impl AuditStep {
         });
         retry.into_iter().chain(others.map(AuditStep::Named))
     }
+
+    /// Its name in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AuditStep::ErrorAnalysed => "ERROR_ANALYSED",
+            AuditStep::BackoffCalculated => "BACKOFF_CALCULATED",
+            AuditStep::RetryDecided => "RETRY_DECIDED",
+            AuditStep::Named(kind) => kind.as_str(),
+        }
+    }
 }
 
 impl AuditKind {

@@ -210,7 +210,7 @@ impl Gate {
     fn record_call(self: &Arc<Self>, name: &str, feedback: BreakerFeedback) -> Option<ProviderView> {
         let provider = self.providers.get(name)?;
         let now = self.env.now();
-        self.record_breaker_feedback(provider, feedback, now);
+        self.record_breaker_feedback(provider, feedback, now, now);
         Some(provider.view(now))
     }
 }

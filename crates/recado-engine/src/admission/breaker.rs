@@ -180,7 +180,7 @@ impl Gate {
             },
             DeliveryFeedback::NotAsked => BreakerFeedback::Inconclusive,
         };
-        self.record_breaker_feedback(provider, for_breaker, sent_at);
+        self.record_breaker_feedback(provider, for_breaker, sent_at, now);
         if let DeliveryFeedback::Failed(job, failure) = feedback
             && failure.class == Class::RateLimit
         {
@@ -188,11 +188,11 @@ impl Gate {
             let quiet = self.quiet(job, failure, until);
             match failure.blame {
                 Blame::Provider if failure.retry_after.is_some() => {
-                    self.change_limit(&provider.limit, quiet);
+                    self.change_limit(&provider.limit, quiet, now);
                 }
                 Blame::Provider => {}
                 Blame::Credential | Blame::Message => {
-                    self.change_limit(&provider.company_limit(company, now), quiet);
+                    self.change_limit(&provider.company_limit(company, now), quiet, now);
                 }
             }
         }
@@ -204,6 +204,7 @@ impl Gate {
         provider: &Arc<Provider>,
         feedback: BreakerFeedback,
         sent_at: Timestamp,
+        now: Timestamp,
     ) {
         let Some(terms) = provider.terms.breaker else { return };
         // The hot path: a provider that is well and answers in time.
@@ -213,7 +214,7 @@ impl Gate {
         {
             return;
         }
-        self.enqueue_control_change(provider, ControlChange::Feedback { sent_at, terms, feedback });
+        self.enqueue_control_change(provider, ControlChange::Feedback { sent_at, terms, feedback }, now);
     }
 
     /// Corrects times that lie in the future after the clock was set back.
@@ -221,15 +222,20 @@ impl Gate {
         if let Some(terms) = provider.terms.breaker
             && provider.control.read(|control| control.breaker.has_future_times(&terms, now))
         {
-            self.enqueue_control_change(provider, ControlChange::ClockSetBack(terms));
+            self.enqueue_control_change(provider, ControlChange::ClockSetBack(terms), now);
         }
     }
 
     /// Changes a provider's control here at once, and saves the change in the background.
-    fn enqueue_control_change(self: &Arc<Self>, provider: &Arc<Provider>, change: ControlChange) {
+    fn enqueue_control_change(
+        self: &Arc<Self>,
+        provider: &Arc<Provider>,
+        change: ControlChange,
+        at: Timestamp,
+    ) {
         let (gate, about) = (self.clone(), provider.clone());
         let on_saved = move |effect: ControlEffect| gate.on_breaker_change(&about, effect.change);
-        let step = ControlStep { at: self.env.now(), change };
+        let step = ControlStep { at, change };
         if self.shared.enqueue_write(&provider.control, step, on_saved) {
             provider.changed.notify_waiters();
         }

@@ -136,7 +136,7 @@ impl Drop for Reservation {
         }
         if self.probe && self.started == 0 {
             let now = self.gate.env.now();
-            self.gate.record_breaker_feedback(&self.provider, BreakerFeedback::Inconclusive, now);
+            self.gate.record_breaker_feedback(&self.provider, BreakerFeedback::Inconclusive, now, now);
         }
     }
 }
@@ -280,7 +280,7 @@ impl Gate {
         self.tenants.bound(&mut quotas, now);
         let Quotas { mut of, free_at, corrections } = quotas;
         for (limit, change) in corrections {
-            self.change_limit(&limit, change);
+            self.change_limit(&limit, change, now);
         }
         let unbounded = u32::try_from(granted).unwrap_or(u32::MAX);
         of.retain(|_, quota| *quota < unbounded);
@@ -317,10 +317,10 @@ impl Gate {
         let then = self.env.now();
         for RateDraw { limit, rate, got, used, .. } in draws {
             if got > used {
-                self.change_limit(&limit, LimitChange::GiveBack(rate, got - used, now));
+                self.change_limit(&limit, LimitChange::GiveBack(rate, got - used, now), then);
             }
             if used > 0 && Limit::needs_postdating(rate, now, then) {
-                self.change_limit(&limit, LimitChange::Postdate(rate, used, now));
+                self.change_limit(&limit, LimitChange::Postdate(rate, used, now), then);
             }
         }
         Ok(goes)
@@ -369,12 +369,12 @@ impl Gate {
             DeliveryFeedback::Delivered => BreakerFeedback::Succeeded(Duration::ZERO),
             DeliveryFeedback::Failed(..) | DeliveryFeedback::NotAsked => BreakerFeedback::Inconclusive,
         };
-        self.record_breaker_feedback(provider, for_breaker, sent_at);
+        self.record_breaker_feedback(provider, for_breaker, sent_at, now);
         let DeliveryFeedback::Failed(job, failure) = feedback else { return None };
         let asked = failure.retry_after.filter(|asked| !asked.is_zero() && failure.class.is_retryable())?;
         let hold = provider.receivers.hold_of(id, now)?;
         let until = now.plus(asked);
-        self.change_limit(&hold, self.quiet(job, failure, until));
+        self.change_limit(&hold, self.quiet(job, failure, until), now);
         Some(ReceiverHold { hold, until })
     }
 
@@ -397,7 +397,7 @@ impl Gate {
     /// Shortens a quiet that ends later than any answer can ask for.
     pub(crate) fn bound_quiet(self: &Arc<Self>, limit: &SharedLimit, max: Duration, now: Timestamp) {
         if limit.read(|limit| limit.quiet_exceeds(max, now)) {
-            self.change_limit(limit, LimitChange::BoundQuiet(max));
+            self.change_limit(limit, LimitChange::BoundQuiet(max), now);
         }
     }
 
@@ -422,14 +422,13 @@ impl Gate {
         if let Some(rate) = provider.terms.rate
             && provider.limit.read(|limit| limit.has_future_times(rate, now))
         {
-            self.change_limit(&provider.limit, LimitChange::SetBack(rate));
+            self.change_limit(&provider.limit, LimitChange::SetBack(rate), now);
         }
         self.bound_quiet(&provider.limit, provider.longest_wait, now);
     }
 
     /// Changes a limit here at once, and saves the change in the background.
-    pub(crate) fn change_limit(self: &Arc<Self>, limit: &SharedLimit, change: LimitChange) {
-        let at = self.env.now();
+    pub(crate) fn change_limit(self: &Arc<Self>, limit: &SharedLimit, change: LimitChange, at: Timestamp) {
         self.shared.enqueue_write(limit, LimitStep { at, change }, |_| {});
     }
 

@@ -90,10 +90,11 @@ impl Gate {
 
     /// Drops the holds on an endpoint that is gone or has another address now: they came from another receiver.
     pub(crate) fn drop_endpoint_holds(self: &Arc<Self>, company: &CompanyId, endpoint: &str) {
+        let now = self.env.now();
         let id = ReceiverId { company: company.clone(), receiver: Receiver::Endpoint(endpoint.into()) };
         for provider in self.providers.values() {
             if let Some(hold) = provider.receivers.known_hold(&id) {
-                self.change_limit(&hold, LimitChange::Lift);
+                self.change_limit(&hold, LimitChange::Lift, now);
             }
         }
         self.changed.notify_waiters();

@@ -126,7 +126,10 @@ impl Connector {
 
     async fn connect_patiently(&self, url: &Url) -> Result<Connection, Fault> {
         let host = url.host_str().ok_or_else(failure::no_request)?;
-        let uri: Uri = url.as_str().parse().map_err(|_| failure::no_request())?;
+        let port = url.port_or_known_default().ok_or_else(failure::no_request)?;
+        // With its port: a proxy would take 443 for granted.
+        let uri = format!("{}://{host}:{port}/", url.scheme());
+        let uri: Uri = uri.parse().map_err(|_| failure::no_request())?;
         let proxy = self.proxies.as_ref().and_then(|proxies| proxies.intercept(&uri));
         let stream = match proxy {
             Some(proxy) => self.connect_through(&proxy, url, uri).await?,

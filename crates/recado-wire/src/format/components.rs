@@ -43,7 +43,7 @@ components! {
     AttemptResult = choices::<recado_core::AttemptResult>();
     DeadLetterState = choices::<recado_core::DeadLetterState>();
     BreakerState = choices::<recado_core::breaker::BreakerState>();
-    AuditStep = choices::<recado_core::audit::AuditStep>();
+    AuditStep = words(recado_core::audit::AuditStep::all().map(|step| step.as_str()));
     AuditKind = choices::<recado_core::AuditKind>();
     EventKind = choices::<recado_core::EventKind>();
     DecisionErrorCode = choices::<recado_core::tiss_decision::TissErrorCode>();
