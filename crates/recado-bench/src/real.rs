@@ -26,6 +26,8 @@ const CONCURRENCY: usize = 64;
 /// Companies that the jobs belong to.
 const COMPANIES: usize = 12;
 const BATCH_JOBS: usize = 1_000;
+/// Bytes at most of the data in one batch, below the server's bound of a request.
+const BATCH_BYTES: usize = 8 << 20;
 /// Interval of looks at the server until it is done.
 const LOOK: Duration = Duration::from_millis(20);
 /// Gives up on a server or a delivery that takes longer.
@@ -188,8 +190,9 @@ impl Server {
     }
 
     async fn enqueue(&mut self, route: &str, jobs: usize, data: &Value) -> Result<(), Failed> {
-        for first in (0..jobs).step_by(BATCH_JOBS) {
-            let lines: String = (first..jobs.min(first + BATCH_JOBS))
+        let batch_jobs = (BATCH_BYTES / data.to_string().len()).clamp(1, BATCH_JOBS);
+        for first in (0..jobs).step_by(batch_jobs) {
+            let lines: String = (first..jobs.min(first + batch_jobs))
                 .map(|nth| {
                     let company = format!("company-{}", nth % COMPANIES);
                     let job = json!({"jobId": Uuid::new_v4().to_string(), "route": route, "companyId": company, "data": data});

@@ -19,6 +19,17 @@ use crate::attempt::{Attempts, log};
 const SETTLE_RETRY_MIN: Duration = Duration::from_millis(20);
 const SETTLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
+/// Makes the settlement of a lease that ends now. A decision brings the time that it was made at, so that all that
+/// follows from it has the same.
+pub(crate) fn settlement(
+    lease: &Lease,
+    transition: Transition,
+    audit: Option<AuditEvent>,
+    now: Timestamp,
+) -> Settlement {
+    Settlement { token: lease.token, transition, audit, now, follow_ups: Vec::new() }
+}
+
 impl Attempts {
     /// Settles a lease, with what follows from the transition.
     ///
@@ -31,19 +42,9 @@ impl Attempts {
         audit: Option<AuditEvent>,
         delay_source: DelaySource,
     ) -> impl Future<Output = ()> {
-        let mut settlement = self.settlement(lease, transition, audit);
+        let mut settlement = settlement(lease, transition, audit, self.env.now());
         let post_settle = PostSettle::plan(self, &lease.job, &mut settlement, delay_source);
         self.settle_until_taken(lease, settlement, post_settle)
-    }
-
-    /// Makes the settlement of a lease that ends now.
-    pub(crate) fn settlement(
-        &self,
-        lease: &Lease,
-        transition: Transition,
-        audit: Option<AuditEvent>,
-    ) -> Settlement {
-        Settlement { token: lease.token, transition, audit, now: self.env.now(), follow_ups: Vec::new() }
     }
 
     /// Logs a transition that spent no attempt of its own here, and settles it.
@@ -82,9 +83,10 @@ impl Attempts {
             let lease = self.leases.hold(lease);
             tracing::error!(jobId = %lease.job.id, route = %lease.job.route, damage = damage.as_str(), "A stored job is damaged; nothing was sent");
             let terms = self.env.routes.terms_of(&lease.job.route);
-            let (transition, audit) = decide::bury_damaged(&lease.job, damage, terms, self.env.now());
+            let now = self.env.now();
+            let (transition, audit) = decide::bury_damaged(&lease.job, damage, terms, now);
             log::attempt(&self.env.routes, &lease, &transition);
-            let mut settlement = self.settlement(&lease, transition, Some(audit));
+            let mut settlement = settlement(&lease, transition, Some(audit), now);
             let post_settle = match damage {
                 Damage::Identity => PostSettle::default(),
                 _ => PostSettle::plan(self, &lease.job, &mut settlement, DelaySource::Policy),

@@ -17,6 +17,7 @@ use crate::admission::gate::Reservation;
 use crate::admission::provider::{Provider, SlotOwner};
 use crate::attempt::claimer::CLAIM_RETRY;
 use crate::attempt::post_settle::PostSettle;
+use crate::attempt::settle::settlement;
 use crate::attempt::{Attempts, log};
 use crate::clock::sleep_until;
 use crate::error::{EngineError, Result};
@@ -246,7 +247,7 @@ impl Attempts {
         let terms = self.env.routes.terms_of(&lease.job.route);
         let (transition, audit) = decide::bury_expired(&lease.job, None, terms, now);
         log::attempt(&self.env.routes, &lease, &transition);
-        let mut settlement = self.settlement(&lease, transition.clone(), Some(audit));
+        let mut settlement = settlement(&lease, transition.clone(), Some(audit), now);
         let post_settle = PostSettle::plan(self, &lease.job, &mut settlement, DelaySource::Policy);
         match self.env.jobs.settle(vec![settlement]).await {
             Ok(settled) if settled.first() == Some(&Settled::Done) => {
@@ -294,7 +295,7 @@ impl Attempts {
             log::attempt(&self.env.routes, &lease, &transition);
             let lasted = (lease.claimed_at, now.since(lease.claimed_at));
             self.env.traces.record_attempt(&lease, provider, &transition, lasted);
-            let mut settlement = self.settlement(&lease, transition.clone(), Some(audit));
+            let mut settlement = settlement(&lease, transition.clone(), Some(audit), now);
             let mut post_settle = PostSettle::plan(self, &lease.job, &mut settlement, delay_source);
             post_settle.leaves_queue = self.leaves_queue(&lease.job, &transition).await;
             planned.push(Some((post_settle, lease, transition)));
