@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a command-line tool speaks on standard output")]
 
 mod ci;
+mod instructions;
 mod licences;
 mod requirements;
 mod rooms;
@@ -17,13 +18,14 @@ cargo xtask COMMAND
 
   test         the inner loop: format, lints, and the tests of units, stores and API
   ci           everything that must hold before a change lands: set-up, format, lints, tidy, tests
-  nightly      what takes longer: the waits of real policies, long kills, chaos
+  nightly      what takes longer: the waits of real policies, long kills, chaos, instruction counts
   setup        installs what the tests need and the machine lacks
   tidy         dependency direction, rooms of the engine, licences, file sizes, generated files, requirements
   kill-loop    kills the server 100 times while it works, and audits what came of every job
                (KILLS=n for another number; the test suite runs a short one)
   chaos        three nodes on one Redis: kills a node each second for a minute, kills Redis, cuts its connections,
                and audits what came of every job (CHAOS=n for n times the short run of the test suite; 10)
+  instructions counts what the steps of a job's way execute, and compares with bench/instructions.txt (--save writes it)
   help         this text
 ";
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         "nightly" => nightly(),
         "setup" => setup::run(),
         "tidy" => tidy::run(),
+        "instructions" => instructions::run(),
         "kill-loop" => kill_loop(),
         "chaos" => chaos(),
         "" | "help" | "--help" | "-h" => {
@@ -62,7 +65,8 @@ fn main() -> ExitCode {
 fn nightly() -> Outcome {
     ci::real_waits()?;
     kill_loop()?;
-    chaos()
+    chaos()?;
+    instructions::run()
 }
 
 fn kill_loop() -> Outcome {

@@ -32,10 +32,8 @@ const NPM_PACKAGE: &str = "crates/recado/tests/systems/described/typescript";
 
 pub fn run() -> Outcome {
     println!("── set-up");
-    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !is_here(program)).collect();
-    for (program, package) in &missing {
-        println!("{program} is missing");
-        install(package).map_err(|why| format!("{why}; install the Debian package `{package}` yourself"))?;
+    for (program, package) in PROGRAMS {
+        require(program, package)?;
     }
     peers()?;
     npm_package()?;
@@ -48,6 +46,15 @@ pub fn run() -> Outcome {
     }
     println!("everything the tests need is here");
     Ok(())
+}
+
+/// Installs a program unless the machine has it.
+pub fn require(program: &str, package: &str) -> Outcome {
+    if is_here(program) {
+        return Ok(());
+    }
+    println!("{program} is missing");
+    install(package).map_err(|why| format!("{why}; install the Debian package `{package}` yourself"))
 }
 
 fn peers() -> Outcome {

@@ -165,7 +165,8 @@ impl HttpClient {
                 },
             }
         }
-        let mut fresh = self.connector.connect(&url).await?;
+        // Boxed: few requests need it, and it would make the future of every delivery larger.
+        let mut fresh = Box::pin(self.connector.connect(&url)).await?;
         match fresh.send(message).await {
             Ok(head) => Ok(Response::new(head, fresh, origin, &self.pool)),
             Err(failed) if failed.message().is_some() => Err(failure::not_connected(&url, failed.error())),

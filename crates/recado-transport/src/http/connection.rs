@@ -40,8 +40,9 @@ type SendResult = Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>>
 
 pub(super) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
-    /// None once the connection has ended.
-    driver: Option<http1::Connection<Stream, Full<Bytes>>>,
+    /// None once the connection has ended. On the heap: it is some hundred bytes, and a connection is moved into the pool
+    /// and out of it for every request.
+    driver: Option<Box<Driver>>,
 }
 
 impl Connection {
@@ -85,7 +86,7 @@ impl fmt::Debug for Connection {
 type Driver = http1::Connection<Stream, Full<Bytes>>;
 
 /// Runs `work`, which waits for the connection, and the connection itself.
-async fn drive<T>(driver: &mut Option<Driver>, work: impl Future<Output = T>) -> T {
+async fn drive<T>(driver: &mut Option<Box<Driver>>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|cx| {
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
@@ -98,8 +99,8 @@ async fn drive<T>(driver: &mut Option<Driver>, work: impl Future<Output = T>) ->
 }
 
 /// Moves the connection on. Its end or failure reaches the request that waits for it.
-fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
-    if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(cx).is_ready()) {
+fn poll_driver(driver: &mut Option<Box<Driver>>, cx: &mut Context<'_>) {
+    if driver.as_mut().is_some_and(|driver| Pin::new(&mut **driver).poll(cx).is_ready()) {
         *driver = None;
     }
 }
@@ -145,7 +146,7 @@ impl Connector {
         };
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (sender, driver) = shaken.map_err(|error| failure::not_connected(url, &error))?;
-        Ok(Connection { sender, driver: Some(driver) })
+        Ok(Connection { sender, driver: Some(Box::new(driver)) })
     }
 
     async fn connect_directly(&self, url: &Url, uri: Uri) -> Result<TcpStream, Fault> {
