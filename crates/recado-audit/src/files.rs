@@ -113,11 +113,7 @@ impl Folder {
     /// A copy of a trail may lack this file: copies are never rewritten.
     pub(crate) fn lock_reader(&self) -> Result<Option<File>, Error> {
         let path = self.file(READER_LOCK);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io(&path)(error)),
-        };
+        let Some(file) = if_there(File::open(&path)).map_err(io(&path))? else { return Ok(None) };
         let locked = wait_for_lock(READER_WAIT_MAX, || file.try_lock_shared()).map_err(io(&path))?;
         locked.then_some(Some(file)).ok_or_else(|| Error::Busy { dir: self.0.clone() })
     }
@@ -181,17 +177,18 @@ pub(crate) fn replace(
 }
 
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(path)(error)),
-        _ => Ok(()),
-    }
+    if_there(std::fs::remove_file(path)).map(drop).map_err(io(path))
 }
 
 /// The file's bytes, or nothing where there is no file.
 pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
+    if_there(std::fs::read(path)).map_err(io(path))
+}
+
+/// The result of an access to a file, or nothing where there is no file.
+pub(crate) fn if_there<T>(accessed: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match accessed {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io(path)(error)),
+        accessed => accessed.map(Some),
     }
 }

@@ -100,28 +100,22 @@ impl Run {
         self.body + self.body_len() as u64
     }
 
-    fn header(&self) -> [u8; HEADER_LEN] {
+    fn header(&self) -> Vec<u8> {
         let Span { start, end, first_sequence, last_sequence, oldest, newest } = self.span;
         let times = [oldest, newest].map(|at| at.as_millis().cast_unsigned());
         let words = [start, end, first_sequence, last_sequence, times[0], times[1], self.entries as u64];
-        let mut header = [0; HEADER_LEN];
-        for (place, word) in words.into_iter().enumerate() {
-            header[place * 8..][..8].copy_from_slice(&word.to_le_bytes());
-        }
-        let sum = header_sum(&header);
-        header[HEADER_LEN - 16..][..8].copy_from_slice(&sum.to_le_bytes());
-        header[HEADER_LEN - 8..].copy_from_slice(&MAGIC);
-        header
+        let words = words.map(u64::to_le_bytes);
+        [words.as_flattened(), &header_sum(&words), &MAGIC].concat()
     }
 
     fn read(index: &File, at: u64) -> Option<Run> {
         let mut header = [0; HEADER_LEN];
         index.read_exact_at(&mut header, at).ok()?;
-        let word =
-            |place: usize| u64::from_le_bytes(*header[place * 8..].first_chunk().expect("in the header"));
-        if header[HEADER_LEN - 8..] != MAGIC || word(7) != header_sum(&header) {
+        let (words, _) = header.as_chunks();
+        if words[8] != MAGIC || words[7] != header_sum(&words[..7]) {
             return None;
         }
+        let word = |place: usize| u64::from_le_bytes(words[place]);
         let time = |place| Timestamp::from_millis(word(place).cast_signed());
         let span = Span {
             start: word(0),
@@ -154,10 +148,10 @@ impl Run {
     }
 }
 
-fn header_sum(header: &[u8; HEADER_LEN]) -> u64 {
+fn header_sum(words: &[[u8; 8]]) -> [u8; 8] {
     let mut hasher = SipHasher13::new();
-    hasher.write(&header[..HEADER_LEN - 16]);
-    hasher.finish()
+    hasher.write(words.as_flattened());
+    hasher.finish().to_le_bytes()
 }
 
 /// The runs that cover the segment from its beginning without a gap.

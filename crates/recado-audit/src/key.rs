@@ -46,13 +46,8 @@ impl SigningKey {
     }
 
     pub(crate) fn load(path: &Path) -> Result<Self, Error> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Error::KeyMissing { path: path.to_owned() });
-            }
-            Err(error) => return Err(io(path)(error)),
-        };
+        let text = files::if_there(std::fs::read_to_string(path)).map_err(io(path))?;
+        let text = text.ok_or_else(|| Error::KeyMissing { path: path.to_owned() })?;
         let refused = || Error::NotAKey { path: path.to_owned() };
         let der = decode_pem("PRIVATE KEY", &text).ok_or_else(refused)?;
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(SigningKey).map_err(|_| refused())

@@ -176,15 +176,7 @@ fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<JobSnapshot, Fail
         _ => ended(Status::Sent),
     };
     let dead_letter = (state == SnapshotState::Dead).then(|| entry(nth, &job)).transpose()?;
-    Ok(JobSnapshot {
-        job,
-        body_hash: BodyHash(nth as u128),
-        state,
-        dead_letter,
-        queue_place: None,
-        audit: Vec::new(),
-        archived: 0,
-    })
+    Ok(JobSnapshot { dead_letter, ..JobSnapshot::new(job, BodyHash(nth as u128), state) })
 }
 
 fn entry(nth: usize, job: &Job) -> Result<DeadLetter, Failed> {

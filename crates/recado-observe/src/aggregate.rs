@@ -6,17 +6,17 @@ use recado_core::Timestamp;
 
 use crate::OTHER;
 use crate::counters::{
-    AddCounts, AttemptCounters, CodeCounters, CompanyCounters, IncidentCounters, RouteCounters, RouteTotals,
-    StoreCounters,
+    AddCounts, AttemptCounters, CodeCounters, CompanyCounters, IncidentCounters, PathCounters, RouteCounters,
+    RouteTotals, StoreCounters,
 };
 use crate::history::History;
-use crate::shard_counters::{PathCounters, RouteShard, ShardCounters, entry_of};
+use crate::shard_counters::{RouteShard, ShardCounters, entry_of};
 use crate::top_k::TopK;
 
 /// Patterns of the API, and providers, that are counted apart. Both come from configuration and stay below this.
 const NAMES_MAX: usize = 200;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Aggregate {
     /// As [`crate::ledger::Routes`] orders them.
     pub routes: Vec<(History<RouteCounters>, RouteTotals)>,
@@ -31,16 +31,7 @@ pub struct Aggregate {
 
 impl Aggregate {
     pub fn new(routes: usize) -> Self {
-        Aggregate {
-            routes: vec![Default::default(); routes],
-            numbers: History::default(),
-            companies: TopK::default(),
-            codes: TopK::default(),
-            incidents: History::default(),
-            store: StoreCounters::default(),
-            breaker_changes: HashMap::new(),
-            paths: HashMap::new(),
-        }
+        Aggregate { routes: vec![Default::default(); routes], ..Aggregate::default() }
     }
 
     /// Adds the counters of a shard, and resets them.

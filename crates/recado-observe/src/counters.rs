@@ -1,5 +1,7 @@
 //! Counters. Every one of them only grows, and any two of a kind can be added up.
 
+use std::collections::BTreeMap;
+
 use recado_core::{AttemptResult, Cause, Class};
 
 use crate::fact::{DeadLetterExit, HoldKind, StoreWork};
@@ -32,6 +34,12 @@ impl<S: Clone> AddCounts for Histogram<S> {
     }
 }
 
+impl<K: Ord + Clone, T: AddCounts> AddCounts for BTreeMap<K, T> {
+    fn add(&mut self, other: &Self) {
+        other.iter().for_each(|(key, more)| self.entry(key.clone()).or_default().add(more));
+    }
+}
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {
         $(
@@ -56,19 +64,15 @@ pub const NUMBERS: usize = 16;
 /// Equal parts that the range of a wait is cut into, to see how evenly it is used.
 pub const DECILES: usize = 10;
 
-pub const RESULTS: [AttemptResult; 4] =
-    [AttemptResult::Sent, AttemptResult::Partial, AttemptResult::Failed, AttemptResult::Uncertain];
-pub const CLASSES: [Class; 4] = [Class::Transient, Class::Permanent, Class::RateLimit, Class::Unknown];
-
 counters! {
     /// Counts of a route that windows are asked of.
     RouteCounters {
         accepted: u64,
-        /// In the order of [`RESULTS`].
-        results: [u64; 4],
+        /// In the order of [`AttemptResult`], whose last is counted as lost.
+        results: [u64; AttemptResult::Lost as usize],
         lost: u64,
-        /// Failures judged, of attempts and by the claims rule, in the order of [`CLASSES`].
-        classes: [u64; 4],
+        /// Failures judged, of attempts and by the claims rule, in the order of [`Class`].
+        classes: [u64; Class::ALL.len()],
         /// Questions to the claims rule.
         decisions: u64,
         /// Waits before retries.
@@ -92,11 +96,11 @@ counters! {
     /// Counts of a route that are kept only as totals.
     RouteTotals {
         round_trips: Histogram<RoundTrips>,
-        /// In the order of [`Cause::ALL`].
+        /// In the order of [`Cause`].
         causes: [u64; Cause::ALL.len()],
         /// In the order of [`HoldKind`].
-        holds: [u64; HoldKind::COUNT],
-        held_micros: [u64; HoldKind::COUNT],
+        holds: [u64; HoldKind::ALL.len()],
+        held_micros: [u64; HoldKind::ALL.len()],
     }
     /// By the attempt's number.
     AttemptCounters {
@@ -112,6 +116,12 @@ counters! {
         errors: u64,
         buried: u64,
     }
+    /// Answers given for one pattern of the API.
+    PathCounters {
+        /// By method and status; a handful.
+        answers: BTreeMap<(&'static str, u16), u64>,
+        round_trips: Histogram<RoundTrips>,
+    }
     /// Counts of incidents.
     IncidentCounters {
         writes_rejected: u64,
@@ -119,10 +129,10 @@ counters! {
     }
     StoreCounters {
         /// In the order of [`StoreWork`].
-        times: [Histogram<StoreTimes>; StoreWork::COUNT],
+        times: [Histogram<StoreTimes>; StoreWork::ALL.len()],
         commits: Histogram<Batches>,
         /// In the order of [`DeadLetterExit`].
-        left: [u64; DeadLetterExit::COUNT],
+        left: [u64; DeadLetterExit::ALL.len()],
         ages: Histogram<Ages>,
     }
 }
@@ -146,7 +156,7 @@ impl RouteCounters {
     }
 
     pub fn permanent(&self) -> u64 {
-        self.classes[index_in(Class::Permanent, &CLASSES)]
+        self.classes[Class::Permanent as usize]
     }
 
     /// Every try that was judged, here or by the claims rule.
@@ -162,9 +172,4 @@ impl RouteCounters {
         let distance = |count: &u64| (*count as f64 / all as f64 - even).abs();
         (all > 0).then(|| self.jitter.iter().map(distance).sum())
     }
-}
-
-/// Returns the index of a word in the list of all of its kind.
-pub fn index_in<T: PartialEq>(word: T, all: &[T]) -> usize {
-    all.iter().position(|one| *one == word).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerChange;
 use recado_core::policy::{self, Jitter, Policy};
-use recado_core::{Attempt, AttemptResult, Cause, Class, Job, Timestamp, Transition};
+use recado_core::{Attempt, AttemptResult, Cause, Class, Job, Timestamp, Transition, named_enum};
 
 /// A range of waits narrower than this is too coarse, in milliseconds, to measure how evenly it is used.
 const JITTER_RANGE_MIN: Duration = Duration::from_millis(100);
@@ -160,28 +160,9 @@ pub enum Decided {
     PermanentError,
 }
 
-/// Declares enums whose variants are the values of a label, each beside its word.
-macro_rules! labels {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* })*) => {
-        $(
-            $(#[$doc])*
-            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-            pub enum $name {
-                $($(#[$variant_doc])* $variant,)*
-            }
-
-            impl $name {
-                pub(crate) const COUNT: usize = [$($word),*].len();
-                /// In the order of the variants, so that `variant as usize` is the index of its word.
-                pub(crate) const WORDS: [&'static str; Self::COUNT] = [$($word),*];
-            }
-        )*
-    };
-}
-
-labels! {
+named_enum! {
     /// The way in which a dead letter left the queue.
-    DeadLetterExit {
+    pub enum DeadLetterExit {
         /// It was replayed, and that succeeded.
         Replayed = "replayed",
         Discarded = "discarded",
@@ -189,15 +170,21 @@ labels! {
         /// The queue was over its size, and the oldest went to a file.
         Archived = "archived",
     }
+}
+
+named_enum! {
     /// The reason why a lane waits.
-    HoldKind {
+    pub enum HoldKind {
         Breaker = "breaker",
         Rate = "rate",
         /// All slots of the provider are taken.
         Concurrency = "concurrency",
         Pause = "pause",
     }
-    StoreWork {
+}
+
+named_enum! {
+    pub enum StoreWork {
         Enqueue = "enqueue",
         Claim = "claim",
         Settle = "settle",

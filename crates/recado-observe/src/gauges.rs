@@ -98,8 +98,8 @@ pub(crate) fn take_largest<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> 
 
 /// Tenants by company: those in `named` first, then those that wait longest, up to the bound; the worst of
 /// all others as one.
-pub(crate) fn select_tenants<'a>(all: &'a [Tenant], named: &[&str]) -> Vec<(&'a str, u32, u32, u64)> {
-    let mut by_company: BTreeMap<&str, (u32, u32, u64)> = BTreeMap::new();
+pub(crate) fn select_tenants<'a>(all: &'a [Tenant], named: &[&str]) -> Vec<(&'a str, Fairness)> {
+    let mut by_company: BTreeMap<&str, Fairness> = BTreeMap::new();
     for tenant in all {
         let figures = (tenant.current_priority, tenant.consecutive_batch, tenant.rounds_without_processing);
         let known = by_company.entry(tenant.company.as_str()).or_insert(figures);
@@ -111,15 +111,14 @@ pub(crate) fn select_tenants<'a>(all: &'a [Tenant], named: &[&str]) -> Vec<(&'a 
     });
     let named = ranked.iter().take_while(|(company, _)| *company != OTHER).count().min(NAMED_MAX);
     let rest = ranked.split_off(named).into_iter().map(|(_, figures)| figures).reduce(worst);
-    let rest = rest.map(|figures| (OTHER, figures));
+    ranked.extend(rest.map(|figures| (OTHER, figures)));
     ranked
-        .into_iter()
-        .chain(rest)
-        .map(|(company, (priority, batch, rounds))| (company, priority, batch, rounds))
-        .collect()
 }
 
+/// Priority, jobs in a row, and rounds waited.
+type Fairness = (u32, u32, u64);
+
 /// Most urgent, longest run, longest wait.
-fn worst(one: (u32, u32, u64), other: (u32, u32, u64)) -> (u32, u32, u64) {
+fn worst(one: Fairness, other: Fairness) -> Fairness {
     (one.0.min(other.0), one.1.max(other.1), one.2.max(other.2))
 }

@@ -7,10 +7,10 @@
 //! Locks are taken in one order, shard before aggregate, and a shard waits for the aggregate at most once a slot.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use indexmap::IndexSet;
 use parking_lot::{Mutex, MutexGuard};
 use recado_core::Timestamp;
 
@@ -39,8 +39,8 @@ struct Shard(Mutex<(i64, ShardCounters)>);
 impl Ledger {
     /// `routes` names every route; a fact about any other counts as [`OTHER`].
     pub fn new<N: Into<Box<str>>>(routes: impl IntoIterator<Item = N>) -> Self {
-        let routes = Routes::new(routes.into_iter().map(Into::into));
-        let count = routes.names.len();
+        let routes = Routes(routes.into_iter().map(Into::into).chain([OTHER.into()]).collect());
+        let count = routes.0.len();
         Ledger {
             shards: std::array::from_fn(|_| Shard(Mutex::new((0, ShardCounters::new(count))))),
             aggregate: Mutex::new(Aggregate::new(count)),
@@ -83,7 +83,7 @@ impl Ledger {
     /// window may be up to a week.
     pub fn kpis(&self, route: Option<&str>, window: Duration, now: Timestamp) -> Option<Kpis> {
         let route = match route {
-            Some(name) => Some(self.routes.find_index(name)?),
+            Some(name) => Some(self.routes.0.get_index_of(name)?),
             None => None,
         };
         let aggregate = &self.flush();
@@ -97,40 +97,23 @@ impl Ledger {
     }
 }
 
-/// The routes by their place in the aggregate.
+/// The routes by their place in the aggregate, [`OTHER`] among them.
 #[derive(Debug)]
-pub(crate) struct Routes {
-    names: Vec<Box<str>>,
-    indices: HashMap<Box<str>, usize>,
-}
+pub(crate) struct Routes(IndexSet<Box<str>>);
 
 impl Routes {
-    fn new(names: impl Iterator<Item = Box<str>>) -> Self {
-        let mut routes = Routes { names: Vec::new(), indices: HashMap::new() };
-        for name in names.chain([OTHER.into()]) {
-            if !routes.indices.contains_key(&name) {
-                routes.indices.insert(name.clone(), routes.names.len());
-                routes.names.push(name);
-            }
-        }
-        routes
-    }
-
-    fn find_index(&self, name: &str) -> Option<usize> {
-        self.indices.get(name).copied()
-    }
-
     pub fn index_of(&self, name: &str) -> usize {
-        self.find_index(name).unwrap_or_else(|| self.indices[OTHER])
+        let known = self.0.get_index_of(name).or_else(|| self.0.get_index_of(OTHER));
+        known.expect("other is always there")
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|name| &**name)
+        self.0.iter().map(|name| &**name)
     }
 
     /// The name that a route's figures go by.
     pub fn label(&self, name: &str) -> &str {
-        &self.names[self.index_of(name)]
+        &self.0[self.index_of(name)]
     }
 }
 

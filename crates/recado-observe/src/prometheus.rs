@@ -21,7 +21,7 @@ pub fn prometheus_rules(config: &AlertConfig) -> String {
 }
 
 fn write_rule(file: &mut String, rule: &Rule, runbooks: &str) -> std::fmt::Result {
-    let (en, pt) = rule.measure.sentence();
+    let (en, pt) = rule.measure.row().sentence;
     writeln!(file, "      - alert: {}", alert_name(rule.name))?;
     writeln!(file, "        expr: {}", quote_yaml(&expression(rule)))?;
     if !rule.pending.is_zero() {
@@ -53,8 +53,12 @@ fn annotation(rule: &Rule, sentence: &str) -> String {
         Unit::Times => "{{ $value | humanize }}×",
         Unit::Count | Unit::Fact => "{{ $value | humanize }}",
     };
-    let about =
-        rule.measure.subject_label().map(|label| format!("{{{{ $labels.{label} }}}}: ")).unwrap_or_default();
+    let about = rule
+        .measure
+        .row()
+        .subject_label
+        .map(|label| format!("{{{{ $labels.{label} }}}}: "))
+        .unwrap_or_default();
     about + &sentence.replace("{value}", value).replace("{window}", &show_duration(rule.window))
 }
 
@@ -142,7 +146,7 @@ fn above_threshold(rule: &Rule, value: &str, volume: &str) -> String {
 
 /// The metric without those that the rule excepts.
 fn select_metric(rule: &Rule, metric: &str) -> String {
-    let Some(label) = rule.measure.subject_label().filter(|_| !rule.except.is_empty()) else {
+    let Some(label) = rule.measure.row().subject_label.filter(|_| !rule.except.is_empty()) else {
         return metric.to_owned();
     };
     let names: Vec<_> = rule.except.iter().map(|name| escape_regex(name)).collect();

@@ -1,17 +1,15 @@
 //! Counters of one shard since it was last merged into the aggregate. A fact is counted here first.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use recado_core::breaker::BreakerChange;
 use recado_core::reason::clip;
 use recado_core::{AttemptResult, Cause, Timestamp};
 
 use crate::counters::{
-    AddCounts, AttemptCounters, CLASSES, CodeCounters, CompanyCounters, DECILES, IncidentCounters, NUMBERS,
-    RESULTS, RouteCounters, RouteTotals, StoreCounters, index_in,
+    AttemptCounters, CodeCounters, CompanyCounters, DECILES, IncidentCounters, NUMBERS, PathCounters,
+    RouteCounters, RouteTotals, StoreCounters,
 };
 use crate::fact::{AttemptEnded, Backoff, DeadLetterExit, Decided, Ending, Fact};
-use crate::histogram::{Histogram, RoundTrips};
 use crate::ledger::Routes;
 
 /// Names from outside that a shard holds before it is merged early.
@@ -31,6 +29,7 @@ pub struct ShardCounters {
     pub codes: HashMap<Box<str>, CodeCounters>,
     pub incidents: IncidentCounters,
     pub store: StoreCounters,
+    /// By provider, in the order of [`BreakerChange`](recado_core::breaker::BreakerChange).
     pub breaker_changes: HashMap<Box<str>, [u64; 3]>,
     pub paths: HashMap<Box<str>, PathCounters>,
 }
@@ -41,24 +40,6 @@ pub struct RouteShard {
     pub counters: RouteCounters,
     pub totals: RouteTotals,
 }
-
-/// Answers given for one pattern of the API.
-#[derive(Clone, Debug, Default)]
-pub struct PathCounters {
-    /// By method and status; a handful.
-    pub answers: BTreeMap<(&'static str, u16), u64>,
-    pub round_trips: Histogram<RoundTrips>,
-}
-
-impl PathCounters {
-    pub fn add(&mut self, other: &Self) {
-        other.answers.iter().for_each(|(kind, count)| *self.answers.entry(*kind).or_default() += count);
-        self.round_trips.add(&other.round_trips);
-    }
-}
-
-pub const BREAKER_CHANGES: [BreakerChange; 3] =
-    [BreakerChange::Opened, BreakerChange::HalfOpened, BreakerChange::Closed];
 
 impl ShardCounters {
     pub fn new(routes: usize) -> Self {
@@ -92,7 +73,7 @@ impl ShardCounters {
                         counters.exhausted += u64::from(exhausted);
                         counters.retried_buried += u64::from(retried);
                         counters.retried_exhausted += u64::from(retried && exhausted);
-                        shard.totals.causes[index_in(cause, &Cause::ALL)] += 1;
+                        shard.totals.causes[cause as usize] += 1;
                         entry_of(&mut self.companies, company).buried += 1;
                         entry_of(&mut self.codes, code_label(code)).buried += 1;
                     }
@@ -107,7 +88,7 @@ impl ShardCounters {
             Fact::Decided { route, class, decided } => {
                 let counters = &mut self.touch_route(routes, route).counters;
                 counters.decisions += 1;
-                counters.classes[index_in(class, &CLASSES)] += 1;
+                counters.classes[class as usize] += 1;
                 match decided {
                     Decided::Retry(backoff) => record_backoff(counters, backoff),
                     Decided::MaxRetriesExceeded => counters.exhausted += 1,
@@ -115,7 +96,7 @@ impl ShardCounters {
                 }
             }
             Fact::BreakerChanged { provider, change } => {
-                entry_of(&mut self.breaker_changes, provider)[index_in(change, &BREAKER_CHANGES)] += 1;
+                entry_of(&mut self.breaker_changes, provider)[change as usize] += 1;
             }
             Fact::HeldBack { route, why, lasted } => {
                 let totals = &mut self.touch_route(routes, route).totals;
@@ -142,14 +123,14 @@ impl ShardCounters {
         }
         let sent = attempt.result == AttemptResult::Sent;
         let counters = &mut shard.counters;
-        counters.results[index_in(attempt.result, &RESULTS)] += 1;
+        counters.results[attempt.result as usize] += 1;
         counters.processing.record_time(attempt.lag + attempt.took);
         shard.totals.round_trips.record_time(attempt.took);
         if let Some(backoff) = attempt.retry {
             record_backoff(counters, backoff);
         }
         if let Some(failure) = attempt.failure {
-            counters.classes[index_in(failure.class, &CLASSES)] += 1;
+            counters.classes[failure.class as usize] += 1;
             entry_of(&mut self.codes, code_label(failure.code)).errors += 1;
         }
         let number = (attempt.number.max(1) as usize).min(NUMBERS) - 1;

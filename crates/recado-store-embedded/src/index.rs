@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 
-use hashbrown::{HashMap, HashSet, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
+use indexmap::IndexSet;
 use recado_core::{CompanyId, LostLease, Progress, Random, RouteName, Timestamp};
 use recado_store::{JobFilter, LeftOut, TenantFilter, TenantView, Turns};
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -46,21 +47,10 @@ pub struct Slot {
     pub due: i64,
     pub expires: i64,
     pub company: CompanyKey,
-    lane: LaneKey,
-    pub priority: u8,
-    pub phase: Phase,
-}
-
-/// The values that a new slot is made of.
-#[derive(Debug, Clone, Copy)]
-pub struct WaitingJob {
-    pub id: IdHash,
-    pub seq: u64,
-    pub due: i64,
-    pub expires: i64,
-    pub company: CompanyKey,
     pub lane: LaneKey,
     pub priority: u8,
+    /// [`Phase::Free`] until the job joins.
+    pub phase: Phase,
 }
 
 #[derive(Debug, Default)]
@@ -102,26 +92,12 @@ impl Slots {
 pub struct ActiveLease {
     pub slot: u32,
     pub fence: u64,
-    pub attempt: u32,
-    pub claimed_at: i64,
     pub expires_at: i64,
-    pub worker: Box<str>,
-    pub provider: Option<Box<str>>,
+    /// The lease as the one that takes it over tells of it.
+    pub told: LostLease,
     pub progress: Progress,
     /// The history so far, as JSON; absent when there is none.
     pub attempts: Option<Box<str>>,
-}
-
-impl ActiveLease {
-    /// Returns what the lease that takes this one over tells of it.
-    pub fn to_lost(&self) -> LostLease {
-        LostLease {
-            attempt: self.attempt,
-            claimed_at: Timestamp::from_millis(self.claimed_at),
-            worker: self.worker.clone(),
-            provider: self.provider.clone(),
-        }
-    }
 }
 
 /// The place of a job that an id belongs to.
@@ -132,39 +108,28 @@ pub enum JobLocation {
     Row(u64),
 }
 
-/// A small number for each name, so that slots are small.
-#[derive(Debug)]
-struct NameTable<N> {
-    names: Vec<N>,
-    keys: HashMap<N, u32>,
+/// Names by their place, which is their key: a small number, so that slots are small.
+type NameTable<N> = IndexSet<N, DefaultHashBuilder>;
+
+/// Returns a name's key, which it gets now if it has none.
+fn key_of<N: Eq + Hash + Borrow<str>>(
+    names: &mut NameTable<N>,
+    name: &str,
+    make: impl FnOnce(&str) -> N,
+) -> usize {
+    names.get_index_of(name).unwrap_or_else(|| names.insert_full(make(name)).0)
 }
 
-impl<N> Default for NameTable<N> {
-    fn default() -> Self {
-        NameTable { names: Vec::new(), keys: HashMap::new() }
-    }
-}
-
-impl<N: Clone + Eq + Hash + Borrow<str>> NameTable<N> {
-    /// Returns a name's key, which it gets now if it has none.
-    fn key(&mut self, name: &str, make: impl FnOnce(&str) -> N) -> u32 {
-        if let Some(&key) = self.keys.get(name) {
-            return key;
-        }
-        let name = make(name);
-        let key = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        self.names.push(name.clone());
-        self.keys.insert(name, key);
-        key
-    }
+fn find_company(companies: &NameTable<CompanyId>, company: &CompanyId) -> Option<CompanyKey> {
+    companies.get_index_of(company).map(|key| key as CompanyKey)
 }
 
 #[derive(Debug, Default)]
 pub struct Index {
     keys: (u64, u64),
     companies: NameTable<CompanyId>,
-    /// A lane's key is its place.
     routes: NameTable<RouteName>,
+    /// In the order of their routes.
     lanes: Vec<Lane>,
     pub slots: Slots,
     live: HashTable<u32>,
@@ -221,32 +186,30 @@ impl Index {
     }
 
     pub fn company_key(&mut self, company: &str) -> CompanyKey {
-        self.companies.key(company, |name| CompanyId::trusted(name))
+        key_of(&mut self.companies, company, |name| CompanyId::trusted(name)) as CompanyKey
     }
 
     pub fn lane_key(&mut self, route: &str) -> LaneKey {
-        let key = self.routes.key(route, |name| RouteName::trusted(name));
-        self.lanes.resize_with(self.routes.names.len(), Lane::default);
+        let key = key_of(&mut self.routes, route, |name| RouteName::trusted(name));
+        self.lanes.resize_with(self.routes.len(), Lane::default);
         LaneKey::try_from(key).unwrap_or(LaneKey::MAX)
     }
 
     /// The lane of a route that has had a job.
     pub fn lane_of(&self, route: &str) -> Option<LaneKey> {
-        self.routes.keys.get(route).map(|key| LaneKey::try_from(*key).unwrap_or(LaneKey::MAX))
+        self.routes.get_index_of(route).map(|key| LaneKey::try_from(key).unwrap_or(LaneKey::MAX))
     }
 
     pub fn route(&self, slot: u32) -> RouteName {
-        self.routes.names[self.slots.get(slot).lane as usize].clone()
+        self.routes[self.slots.get(slot).lane as usize].clone()
     }
 
     pub fn company(&self, slot: u32) -> CompanyId {
-        self.companies.names[self.slots.get(slot).company as usize].clone()
+        self.companies[self.slots.get(slot).company as usize].clone()
     }
 
     /// A job joins, waiting.
-    pub fn insert(&mut self, entry: WaitingJob) -> u32 {
-        let WaitingJob { id, seq, due, expires, company, lane, priority } = entry;
-        let made = Slot { id, seq, due, expires, company, lane, priority, phase: Phase::Free };
+    pub fn insert(&mut self, made: Slot) -> u32 {
         let slot = match self.slots.free.pop() {
             Some(slot) => {
                 self.slots.slots[slot as usize] = made;
@@ -258,10 +221,10 @@ impl Index {
             }
         };
         let slots = &self.slots;
-        self.live.insert_unique(id.0[0], slot, |&slot| slots.get(slot).id.0[0]);
-        self.next_seq = self.next_seq.max(seq + 1);
-        self.owner_index.insert(seq, company, lane);
-        self.queue(slot, due);
+        self.live.insert_unique(made.id.0[0], slot, |&slot| slots.get(slot).id.0[0]);
+        self.next_seq = self.next_seq.max(made.seq + 1);
+        self.owner_index.insert(made.seq, made.company, made.lane);
+        self.queue(slot, made.due);
         slot
     }
 
@@ -269,7 +232,7 @@ impl Index {
     pub fn owner_filter(&self, filter: &JobFilter) -> Option<OwnerFilter> {
         let mut owner = OwnerFilter::default();
         if let Some(company) = &filter.company {
-            owner.company = Some(*self.companies.keys.get(company)?);
+            owner.company = Some(find_company(&self.companies, company)?);
         }
         if let Some(route) = &filter.route {
             owner.lane = Some(self.lane_of(route.as_str())?);
@@ -324,7 +287,7 @@ impl Index {
     pub fn take_ready(&mut self, lane: LaneKey, now: i64, turns: &Turns) -> Option<u32> {
         let Index { lanes, slots, companies, .. } = self;
         let slot = lanes[lane as usize].take(now, slots, |key| {
-            let company = &companies.names[key as usize];
+            let company = &companies[key as usize];
             TurnTerms { turn_jobs: turns.jobs_of(company), quota: turns.quota_of(company) }
         })?;
         self.mark_leased(slot);
@@ -432,7 +395,7 @@ impl Index {
 
     /// Waiting jobs, due or not, of each route that has any.
     pub fn waiting_by_route(&self) -> BTreeMap<RouteName, u64> {
-        let lanes = self.routes.names.iter().zip(&self.lanes);
+        let lanes = self.routes.iter().zip(&self.lanes);
         let waiting = lanes.filter(|(_, lane)| lane.waiting_count > 0);
         waiting.map(|(route, lane)| (route.clone(), lane.waiting_count as u64)).collect()
     }
@@ -451,11 +414,10 @@ impl Index {
     /// Returns the due time of the oldest waiting job of each route; `left_out` does not count.
     pub fn oldest_due(&mut self, left_out: &LeftOut, now: i64) -> BTreeMap<RouteName, Timestamp> {
         let Index { routes, lanes, slots, companies, .. } = self;
-        let oldest = routes.names.iter().zip(lanes).filter_map(|(route, lane)| {
+        let oldest = routes.iter().zip(lanes).filter_map(|(route, lane)| {
             lane.promote(now, slots);
             let here = left_out.iter().filter(|(of, _)| of.as_ref().is_none_or(|of| of == route));
-            let here: HashSet<_> =
-                here.filter_map(|(_, company)| companies.keys.get(company).copied()).collect();
+            let here: HashSet<_> = here.filter_map(|(_, company)| find_company(companies, company)).collect();
             Some((route.clone(), Timestamp::from_millis(lane.oldest_due(slots, &here)?)))
         });
         oldest.collect()
@@ -465,15 +427,17 @@ impl Index {
     pub fn tenants(&mut self, filter: &TenantFilter, now: i64) -> Vec<TenantView> {
         let Index { routes, lanes, slots, companies, .. } = self;
         let mut views = Vec::new();
-        let lanes = routes.names.iter().zip(lanes);
+        let lanes = routes.iter().zip(lanes);
         for (route, lane) in
             lanes.filter(|(route, _)| filter.route.as_ref().is_none_or(|want| want == *route))
         {
             lane.promote(now, slots);
-            let name = |key: CompanyKey| &companies.names[key as usize];
+            let name = |key: CompanyKey| &companies[key as usize];
             match &filter.company {
                 Some(company) => {
-                    views.extend(companies.keys.get(company).and_then(|key| lane.view(*key, company, route)));
+                    views.extend(
+                        find_company(companies, company).and_then(|key| lane.view(key, company, route)),
+                    );
                 }
                 None => views.extend(lane.tenants().filter_map(|key| lane.view(key, name(key), route))),
             }

@@ -1,9 +1,9 @@
 //! Reads the index from the file: at start, and after a commit that failed.
 
-use recado_core::{Priority, Progress, Random, Timestamp};
+use recado_core::{LostLease, Priority, Random, Timestamp};
 use rusqlite::{Connection, Row, params};
 
-use crate::index::{ActiveLease, Index, WaitingJob};
+use crate::index::{ActiveLease, Index, JobLocation, Phase, Slot};
 use crate::rows;
 use crate::store::audit_log;
 
@@ -72,7 +72,7 @@ pub fn load_index(connection: &Connection, random: &Random) -> rusqlite::Result<
         index.owner_index.insert(seq, company, lane);
         match &*rows::text(row, 4) {
             "waiting" => {
-                let entry = WaitingJob {
+                index.insert(Slot {
                     id,
                     seq,
                     due: rows::number(row, 6),
@@ -80,8 +80,8 @@ pub fn load_index(connection: &Connection, random: &Random) -> rusqlite::Result<
                     company,
                     lane,
                     priority: Priority::new(rows::number(row, 5)).unwrap_or_default().level(),
-                };
-                index.insert(entry);
+                    phase: Phase::Free,
+                });
             }
             "failed" => index.remember_row(id, seq),
             _ => {
@@ -106,18 +106,15 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
     let mut found = leases.query([])?;
     while let Some(row) = found.next()? {
         let id = index.digest(&rows::text(row, 1));
-        let Some(crate::index::JobLocation::Live(slot)) = index.find(id) else { continue };
-        let progress: Progress = rows::progress(row, 7);
+        let Some(JobLocation::Live(slot)) = index.find(id) else { continue };
+        let (attempt, claimed_at) = (row.get(3)?, Timestamp::from_millis(row.get(4)?));
         index.remove_waiting(slot);
         index.add_lease(ActiveLease {
             slot,
             fence: row.get::<_, i64>(2)?.cast_unsigned(),
-            attempt: row.get(3)?,
-            claimed_at: row.get(4)?,
             expires_at: row.get(5)?,
-            worker: row.get(6)?,
-            provider: row.get(13)?,
-            progress,
+            told: LostLease { attempt, claimed_at, worker: row.get(6)?, provider: row.get(13)? },
+            progress: rows::progress(row, 7),
             attempts: readable_attempts(row, 12),
         });
     }

@@ -148,7 +148,7 @@ pub fn find<T: FromSql>(file: &Connection, sql: &str, seq: u64) -> Result<Option
 }
 
 pub fn dead_letter_state(stored: &str) -> DeadLetterState {
-    if stored == "replaying" { DeadLetterState::Replaying } else { DeadLetterState::Dead }
+    DeadLetterState::parse(stored).unwrap_or(DeadLetterState::Dead)
 }
 
 pub fn progress(row: &Row<'_>, at: usize) -> Progress {

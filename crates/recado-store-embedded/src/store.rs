@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Timestamp};
 use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobStore, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, StoreError, Waker, Wakes, Watcher,
+    Retention, Settled, Settlement, StoreError, StoreResult, Waker, Wakes, Watcher,
 };
 use rusqlite::Connection;
 use tokio::sync::mpsc;
@@ -26,9 +26,9 @@ use crate::schema::{self, FILE_NAME, SchemaError};
 use crate::store::audit_log::PreparedSettlement;
 use crate::store::inspect::{Readers, read_job};
 use crate::writer::apply::{WriteTransaction, make_token, seq_of};
-use crate::writer::fsync_thread::{FailureReason, FsyncLoop, FsyncThread, SharedWatcher};
+use crate::writer::fsync_thread::{FailureReason, FsyncLoop, SharedWatcher};
 use crate::writer::request::{ChangeError, Request, RequestKind};
-use crate::writer::{Checkpointer, QUEUE_REQUESTS_MAX, WAL_KEPT_BYTES, Writer, held_bytes};
+use crate::writer::{QUEUE_REQUESTS_MAX, WAL_KEPT_BYTES, Writer, held_bytes, start_checkpointer};
 
 /// Pieces of one prune at most.
 const PRUNE_PIECES_MAX: usize = 4;
@@ -118,10 +118,10 @@ impl EmbeddedStore {
             index: index.clone(),
             space: space.clone(),
             log: disk::open_log(&dir).map_err(io)?,
-            fsync_thread: FsyncThread::start(fsync_loop).map_err(OpenError::Thread)?,
+            fsync_thread: fsync_loop.start().map_err(OpenError::Thread)?,
             watcher: watcher.clone(),
             failure_reason: failure_reason.clone(),
-            checkpointer: Checkpointer::start(open_file(&path)?).map_err(OpenError::Thread)?,
+            checkpointer: start_checkpointer(open_file(&path)?).map_err(OpenError::Thread)?,
             truncate_requests: Vec::new(),
             fences: BTreeMap::new(),
             lock,
@@ -157,7 +157,7 @@ impl EmbeddedStore {
         &self,
         kind: RequestKind,
         change: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, StoreError> {
+    ) -> StoreResult<T> {
         let (request, answered) = Request::new(kind, change);
         self.requests.send(request).await.map_err(|_| self.failed())?;
         answered.await.map_err(|_| self.failed())?
@@ -192,39 +192,39 @@ impl Drop for EmbeddedStore {
 
 #[async_trait]
 impl JobStore for EmbeddedStore {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Enqueued>> {
         self.write(RequestKind::Enqueue, move |transaction| transaction.enqueue(jobs)).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+    async fn claim(&self, claim: Claim) -> StoreResult<Claimed> {
         self.write(RequestKind::Claim, move |transaction| transaction.claim(&claim)).await
     }
 
-    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
+    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> StoreResult<Vec<Extended>> {
         self.write(RequestKind::Extend, move |transaction| transaction.extend(&tokens, until)).await
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, settlements: Vec<Settlement>) -> StoreResult<Vec<Settled>> {
         let settlements =
             settlements.into_iter().map(PreparedSettlement::prepare).collect::<Result<_, _>>()?;
         self.write(RequestKind::Settle, move |transaction| transaction.settle(settlements)).await
     }
 
-    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
+    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> StoreResult<Cancelled> {
         let id = id.clone();
         self.write(RequestKind::Other, move |transaction| transaction.cancel(&id, &audit)).await
     }
 
-    async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
+    async fn redrive(&self, redrive: Redrive) -> StoreResult<Redriven> {
         self.write(RequestKind::Other, move |transaction| transaction.redrive(redrive)).await
     }
 
-    async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
+    async fn discard(&self, discard: Discard) -> StoreResult<Discarded> {
         self.write(RequestKind::Other, move |transaction| transaction.discard(discard)).await
     }
 
     /// In pieces, so that others get their turn in between.
-    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+    async fn prune(&self, retention: Retention, now: Timestamp) -> StoreResult<Pruned> {
         let mut all = Pruned { more: true, ..Pruned::default() };
         for _ in 0..PRUNE_PIECES_MAX {
             let retention = retention.clone();
@@ -250,7 +250,7 @@ impl JobStore for EmbeddedStore {
         let _ = self.watcher.set(watcher);
     }
 
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>> {
         let seq = seq_of(token);
         let held = self.index.lock().leases.get(&seq).cloned();
         let Some(held) = held.filter(|held| make_token(seq, held.fence) == token) else {
@@ -259,15 +259,15 @@ impl JobStore for EmbeddedStore {
         let job = self.readers.query(move |file| read_job(file, seq, Timestamp::from_millis(0))).await?;
         Ok(job.map(|view| Lease {
             token,
-            attempt: held.attempt,
-            claimed_at: Timestamp::from_millis(held.claimed_at),
+            attempt: held.told.attempt,
+            claimed_at: held.told.claimed_at,
             expires_at: Timestamp::from_millis(held.expires_at),
             job: view.job,
             lost: None,
         }))
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
+    async fn close(&self) -> StoreResult<()> {
         // Before the writer: the last connection to close checkpoints the log, and a reader could not.
         self.readers.close();
         let closed = self.write(RequestKind::Close, |_| Ok::<_, ChangeError>(())).await;

@@ -12,13 +12,12 @@
 
 pub(crate) mod apply;
 pub(crate) mod fsync_thread;
+mod queue_thread;
 pub(crate) mod request;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -34,6 +33,7 @@ use crate::schema::BUSY_WAIT_MAX;
 use crate::store::audit_log::Recorder;
 use crate::writer::apply::WriteTransaction;
 use crate::writer::fsync_thread::{Commit, FailureReason, FsyncThread, SharedWatcher};
+use crate::writer::queue_thread::QueueThread;
 use crate::writer::request::{ChangeError, Request, RequestKind};
 
 /// Requests that may wait for the writer; more wait at the sender.
@@ -61,7 +61,6 @@ const WAL_MAX_BYTES: u64 = 256 << 20;
 /// Advice to the operator of a store that stopped.
 pub const RECOVERS: &str = "start again: it recovers what it had acknowledged";
 
-#[derive(Debug)]
 pub struct Writer {
     pub file: Connection,
     pub random: Arc<Random>,
@@ -72,20 +71,13 @@ pub struct Writer {
     pub fsync_thread: FsyncThread,
     pub watcher: SharedWatcher,
     pub failure_reason: FailureReason,
-    pub checkpointer: Checkpointer,
+    pub checkpointer: QueueThread<()>,
     /// Requests to truncate the log, answered once the transaction has ended.
     pub truncate_requests: Vec<oneshot::Sender<bool>>,
     /// The number that was raised last under each name. In memory alone: all writers are in this process.
     pub fences: BTreeMap<&'static str, u64>,
     /// Let go when the writer has ended, and not before: until then it may still write.
     pub lock: DirLock,
-}
-
-/// A thread that checkpoints the log into the file on its own connection, so that the writer need not wait for it.
-#[derive(Debug)]
-pub struct Checkpointer {
-    wanted: SyncSender<()>,
-    thread: JoinHandle<()>,
 }
 
 fn count_closes(group: &VecDeque<Request>) -> usize {
@@ -120,7 +112,7 @@ impl Writer {
             if let Some(error) = &commit.failure {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
             }
-            let gone = self.fsync_thread.send(commit).is_err();
+            let gone = self.fsync_thread.queue.send(commit).is_err();
             if broken || closing || gone {
                 break;
             }
@@ -240,7 +232,7 @@ impl Writer {
         if size >= max {
             let _ = self.truncate_log();
         } else if size >= WAL_CHECKPOINT_BYTES {
-            let _ = self.checkpointer.wanted.try_send(());
+            let _ = self.checkpointer.queue.try_send(());
         }
     }
 
@@ -274,24 +266,16 @@ pub fn held_bytes(file: &Connection) -> rusqlite::Result<u64> {
     Ok((pragma("page_count")? - pragma("freelist_count")?) * pragma("page_size")?)
 }
 
-impl Checkpointer {
-    pub fn start(file: Connection) -> std::io::Result<Self> {
-        let (wanted, when) = std::sync::mpsc::sync_channel(1);
-        let checkpoint = move || {
-            while when.recv().is_ok() {
-                if let Err(error) = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-                    tracing::warn!(%error, "cannot checkpoint the log into the file in the background");
-                }
+/// Starts a thread that checkpoints the log into the file on its own connection, so that the writer need not wait for
+/// it.
+pub fn start_checkpointer(file: Connection) -> std::io::Result<QueueThread<()>> {
+    QueueThread::start("recado-checkpt", 1, move |wanted| {
+        for () in wanted {
+            if let Err(error) = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+                tracing::warn!(%error, "cannot checkpoint the log into the file in the background");
             }
-        };
-        let thread = std::thread::Builder::new().name("recado-checkpt".to_owned()).spawn(checkpoint)?;
-        Ok(Checkpointer { wanted, thread })
-    }
-
-    fn join(self) {
-        drop(self.wanted);
-        let _ = self.thread.join();
-    }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -312,11 +296,10 @@ mod tests {
             index: Arc::new(Mutex::new(Index::new(&Random::from_seed(7)))),
             space: Arc::new(Mutex::new(SpaceGuard::new(dir, 0, None))),
             log: crate::disk::open_log(dir).unwrap(),
-            fsync_thread: FsyncThread::start(FsyncLoop::of_a_test(crate::disk::open_log(dir).unwrap()))
-                .unwrap(),
+            fsync_thread: FsyncLoop::of_a_test(crate::disk::open_log(dir).unwrap()).start().unwrap(),
             failure_reason: Arc::default(),
             watcher: Arc::default(),
-            checkpointer: Checkpointer::start(open()).unwrap(),
+            checkpointer: start_checkpointer(open()).unwrap(),
             truncate_requests: Vec::new(),
             fences: BTreeMap::new(),
             lock: crate::disk::lock(dir).unwrap(),

@@ -3,7 +3,6 @@
 //! It lives in memory and promises nothing about crashes.
 
 mod audit_log;
-mod dead_letters;
 mod key_value;
 mod lanes;
 mod oracle;
@@ -16,15 +15,15 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::job::remember;
 use recado_core::{
-    AuditEvent, AuditKind, BodyHash, DeadLetter, DeadLetterState, Job, JobId, Lease, LeaseToken, LostLease,
-    NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
+    AuditEvent, AuditKind, BodyHash, Burial, DeadLetter, DeadLetterState, Job, JobId, Lease, LeaseToken,
+    LostLease, NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
 };
 
 use crate::{
     Cancelled, Claim, Claimed, Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
     Durability, Enqueued, Extended, GroupBy, GroupCounts, Inspect, JobFilter, JobStore, JobView, LeftOut,
-    Page, PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreReport,
-    StoreResult, TenantFilter, TenantView, Waker, Wakes,
+    Page, PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, SnapshotState,
+    StoreReport, StoreResult, TenantFilter, TenantView, Waker, Wakes,
 };
 use audit_log::AuditTrail;
 use key_value::KeyValueTable;
@@ -46,8 +45,6 @@ struct State {
     last_seq: u64,
     next_fence: u128,
     lanes: HashMap<RouteName, Lane>,
-    /// By number.
-    dead: Vec<(u64, DeadLetter)>,
     last_dead: u64,
     trail: AuditTrail,
     namespaces: KeyValueTable,
@@ -58,15 +55,11 @@ struct StoredJob {
     seq: u64,
     job: Job,
     body_hash: BodyHash,
-    phase: Phase,
-}
-
-#[derive(Debug, Clone)]
-enum Phase {
-    Waiting,
-    Leased(HeldLease),
-    Ended { status: Status, at: Timestamp, answer: Option<Payload> },
-    Dead,
+    state: SnapshotState,
+    /// Of a job whose state is to wait.
+    lease: Option<HeldLease>,
+    /// The entry and its number, the same until it leaves the queue: numbers rise in the order in which entries came.
+    dead_letter: Option<(u64, DeadLetter)>,
 }
 
 #[derive(Debug, Clone)]
@@ -80,18 +73,36 @@ struct HeldLease {
 }
 
 impl StoredJob {
+    fn new(seq: u64, job: Job, body_hash: BodyHash, state: SnapshotState) -> Self {
+        StoredJob { seq, job, body_hash, state, lease: None, dead_letter: None }
+    }
+
+    fn waits(&self) -> bool {
+        self.state == SnapshotState::Waiting && self.lease.is_none()
+    }
+
     /// Returns the job's lease, if it has one, as it is given to its holder.
     fn lease(&self, lost: Option<LostLease>) -> Option<Lease> {
-        let Phase::Leased(HeldLease { token, expires_at, told, .. }) = &self.phase else { return None };
+        let HeldLease { token, expires_at, ref told, .. } = *self.lease.as_ref()?;
         let LostLease { attempt, claimed_at, .. } = *told;
-        Some(Lease {
-            token: *token,
-            attempt,
-            claimed_at,
-            expires_at: *expires_at,
-            job: self.job.clone(),
-            lost,
-        })
+        Some(Lease { token, attempt, claimed_at, expires_at, job: self.job.clone(), lost })
+    }
+
+    fn end(&mut self, status: Status, at: Timestamp, answer: Option<Payload>) {
+        self.state = SnapshotState::Ended { status, at, answer };
+        self.job.data = Payload::trusted("null");
+        self.dead_letter = None;
+    }
+
+    fn view(&self, now: Timestamp) -> JobView {
+        let (status, ended_at, answer) = match &self.state {
+            SnapshotState::Waiting if self.lease.is_some() => (Status::Delivering, None, None),
+            SnapshotState::Waiting => (Status::waiting(&self.job.progress, self.job.due_at, now), None, None),
+            SnapshotState::Ended { status, at, answer } => (*status, Some(*at), answer.clone()),
+            SnapshotState::Dead => (Status::Failed, None, None),
+        };
+        let held_by = self.lease.as_ref().map(|held| (held.told.worker.clone(), held.expires_at));
+        JobView { job: self.job.clone(), status, ended_at, answer, held_by }
     }
 }
 
@@ -108,7 +119,7 @@ impl ReferenceStore {
     fn insert_job(&self, state: &mut State, new: NewJob) {
         state.last_seq += 1;
         let (seq, route, body_hash) = (state.last_seq, new.route.clone(), new.body_hash);
-        state.records.push(StoredJob { seq, body_hash, job: Job::from(new), phase: Phase::Waiting });
+        state.records.push(StoredJob::new(seq, new.into(), body_hash, SnapshotState::Waiting));
         self.wakes.wake(&route);
     }
 }
@@ -119,26 +130,37 @@ impl State {
     }
 
     fn find_leased(&self, token: LeaseToken) -> Option<usize> {
-        let is_leased =
-            |record: &StoredJob| matches!(&record.phase, Phase::Leased(held) if held.token == token);
+        let is_leased = |record: &StoredJob| record.lease.as_ref().is_some_and(|held| held.token == token);
         self.records.iter().position(is_leased)
     }
 
-    fn dead_letter(&self, id: &JobId) -> Option<&DeadLetter> {
-        self.dead.iter().map(|(_, entry)| entry).find(|entry| entry.job_id == *id)
+    /// Returns the record of a dead letter's job.
+    fn find_dead(&mut self, id: &JobId) -> Option<&mut StoredJob> {
+        self.records.iter_mut().find(|record| record.job.id == *id && record.dead_letter.is_some())
     }
 
-    fn dead_letter_mut(&mut self, id: &JobId) -> Option<&mut DeadLetter> {
-        self.dead.iter_mut().map(|(_, entry)| entry).find(|entry| entry.job_id == *id)
+    /// Returns the dead letters with their numbers, oldest first.
+    fn dead_letters(&self) -> Vec<&(u64, DeadLetter)> {
+        let mut entries: Vec<_> =
+            self.records.iter().filter_map(|record| record.dead_letter.as_ref()).collect();
+        entries.sort_by_key(|(number, _)| *number);
+        entries
+    }
+
+    /// Returns the number of a new dead letter: its place in the queue, or the newest.
+    fn dead_number(&mut self, place: Option<u64>) -> u64 {
+        let number = place.unwrap_or(self.last_dead + 1);
+        self.last_dead = self.last_dead.max(number);
+        number
     }
 
     /// Returns the jobs that this picks, now or later, each with its time: earliest first.
     fn list_by_time(&self, pick: &Pick) -> Vec<(usize, Timestamp)> {
-        let time = |StoredJob { job, phase, .. }: &StoredJob| match (pick, phase) {
-            (Pick::Ready(route), Phase::Waiting) => Some(job.due_at).filter(|_| job.route == *route),
-            (Pick::Overdue, Phase::Waiting) => Some(job.expires_at),
-            (Pick::Orphaned, Phase::Leased(held)) => Some(held.expires_at),
-            _ => None,
+        let time = |record: &StoredJob| match pick {
+            Pick::Orphaned => record.lease.as_ref().map(|held| held.expires_at),
+            Pick::Ready(route) if record.job.route != *route => None,
+            Pick::Ready(_) => Some(record.job.due_at).filter(|_| record.waits()),
+            Pick::Overdue => Some(record.job.expires_at).filter(|_| record.waits()),
         };
         let records = self.records.iter().enumerate();
         let mut found: Vec<_> = records.filter_map(|(at, record)| Some((at, time(record)?))).collect();
@@ -155,17 +177,14 @@ impl State {
         self.next_fence += 1;
         self.remove_ready(at);
         let record = &mut self.records[at];
-        let lost = match &record.phase {
-            Phase::Leased(held) => Some(held.told.clone()),
-            _ => None,
-        };
+        let lost = record.lease.take().map(|held| held.told);
         let told = LostLease {
             attempt: lost.as_ref().map_or(record.job.progress.attempts_started + 1, |lost| lost.attempt),
             claimed_at: claim.now,
             worker: claim.worker.clone(),
             provider: claim.provider.clone().or_else(|| lost.as_ref()?.provider.clone()),
         };
-        record.phase = Phase::Leased(HeldLease {
+        record.lease = Some(HeldLease {
             token: LeaseToken(self.next_fence),
             expires_at: claim.lease_until,
             told,
@@ -182,17 +201,12 @@ impl State {
         }
     }
 
-    fn end_job(&mut self, at: usize, status: Status, now: Timestamp, answer: Option<Payload>) {
-        let record = &mut self.records[at];
-        record.phase = Phase::Ended { status, at: now, answer };
-        record.job.data = Payload::trusted("null");
-    }
-
     fn settle(&mut self, settlement: Settlement) -> Option<RouteName> {
         let at = self.find_leased(settlement.token)?;
-        let StoredJob { job, seq, phase, .. } = &mut self.records[at];
+        let StoredJob { job, seq, lease, .. } = &mut self.records[at];
         job.progress = settlement.transition.step(job.progress);
-        let (route, seq, id) = (job.route.clone(), *seq, job.id.clone());
+        let (route, seq) = (job.route.clone(), *seq);
+        *lease = None;
         let is_buried = matches!(settlement.transition, Transition::Bury(_));
         // A dead letter remembers it by itself.
         if let Some(attempt) = settlement.transition.attempt().filter(|_| !is_buried) {
@@ -201,15 +215,11 @@ impl State {
         match settlement.transition {
             Transition::Bury(burial) => self.bury(at, burial),
             Transition::Deliver { answer, .. } => {
-                self.end_job(at, Status::Sent, settlement.now, answer);
-                self.dead.retain(|(_, entry)| entry.job_id != id);
+                self.records[at].end(Status::Sent, settlement.now, answer);
             }
             Transition::RetryAt { at: due, .. }
             | Transition::Postpone { until: due }
-            | Transition::Release { at: due, .. } => {
-                job.due_at = due;
-                *phase = Phase::Waiting;
-            }
+            | Transition::Release { at: due, .. } => job.due_at = due,
         }
         if let Some(event) = settlement.audit {
             self.trail.append(Some(seq), event);
@@ -217,25 +227,22 @@ impl State {
         Some(route)
     }
 
+    /// Moves a job to the dead letter queue. One whose replay failed keeps its place there.
+    fn bury(&mut self, at: usize, burial: Burial) {
+        let before = self.records[at].dead_letter.take();
+        let number = before.as_ref().map_or_else(|| self.dead_number(None), |(number, _)| *number);
+        let record = &mut self.records[at];
+        let entry = DeadLetter::new(record.job.clone(), before.map(|(_, entry)| entry.original_data), burial);
+        record.job.attempts = entry.attempts.clone();
+        record.state = SnapshotState::Dead;
+        record.dead_letter = Some((number, entry));
+    }
+
     /// Puts an event on the trail of the job it names.
     fn record(&mut self, event: AuditEvent) {
         let about = |record: &&StoredJob| Some(record.job.id.as_str()) == event.job_id.as_deref();
         let seq = self.records.iter().find(about).map(|record| record.seq);
         self.trail.append(seq, event);
-    }
-
-    fn view(record: &StoredJob, now: Timestamp) -> JobView {
-        let (status, ended_at, answer, held_by) = match &record.phase {
-            Phase::Waiting => {
-                (Status::waiting(&record.job.progress, record.job.due_at, now), None, None, None)
-            }
-            Phase::Leased(held) => {
-                (Status::Delivering, None, None, Some((held.told.worker.clone(), held.expires_at)))
-            }
-            Phase::Ended { status, at, answer, .. } => (*status, Some(*at), answer.clone(), None),
-            Phase::Dead => (Status::Failed, None, None, None),
-        };
-        JobView { job: record.job.clone(), status, ended_at, answer, held_by }
     }
 }
 
@@ -254,7 +261,7 @@ impl JobStore for ReferenceStore {
         for new in jobs {
             if let Some(at) = state.position(&new.id) {
                 let known = &state.records[at];
-                let status = State::view(known, new.enqueued_at).status;
+                let status = known.view(new.enqueued_at).status;
                 let same = known.body_hash == new.body_hash;
                 answers.push(if same { Enqueued::Duplicate { status } } else { Enqueued::Conflict });
                 continue;
@@ -290,12 +297,12 @@ impl JobStore for ReferenceStore {
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> StoreResult<Vec<Extended>> {
         let mut state = self.state.lock();
-        let extend = |token| match state.find_leased(token).map(|at| &mut state.records[at].phase) {
-            Some(Phase::Leased(held)) => {
+        let extend = |token| match state.find_leased(token).and_then(|at| state.records[at].lease.as_mut()) {
+            Some(held) => {
                 held.expires_at = until;
                 Extended::Until(until)
             }
-            _ => Extended::Stale,
+            None => Extended::Stale,
         };
         Ok(tokens.into_iter().map(extend).collect())
     }
@@ -315,7 +322,7 @@ impl JobStore for ReferenceStore {
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> StoreResult<Cancelled> {
         let mut state = self.state.lock();
         let Some(at) = state.position(id) else { return Ok(Cancelled::Unknown) };
-        match State::view(&state.records[at], audit.timestamp).status {
+        match state.records[at].view(audit.timestamp).status {
             Status::Cancelled => return Ok(Cancelled::Already),
             status @ (Status::Delivering | Status::Sent | Status::Failed | Status::Discarded) => {
                 return Ok(Cancelled::Refused(status));
@@ -323,13 +330,14 @@ impl JobStore for ReferenceStore {
             Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked => {}
         }
         state.remove_ready(at);
-        match state.dead_letter_mut(id) {
+        let record = &mut state.records[at];
+        match &mut record.dead_letter {
             // A replay that is called off leaves the dead letter where it was.
-            Some(entry) => {
+            Some((_, entry)) => {
                 entry.recall(audit.timestamp);
-                state.records[at].phase = Phase::Dead;
+                record.state = SnapshotState::Dead;
             }
-            None => state.end_job(at, Status::Cancelled, audit.timestamp, None),
+            None => record.end(Status::Cancelled, audit.timestamp, None),
         }
         state.record(audit);
         Ok(Cancelled::Done)
@@ -337,7 +345,11 @@ impl JobStore for ReferenceStore {
 
     async fn redrive(&self, redrive: Redrive) -> StoreResult<Redriven> {
         let mut state = self.state.lock();
-        let Some(entry) = state.dead_letter_mut(&redrive.id) else { return Ok(Redriven::Unknown) };
+        let Some(StoredJob { job, state: stands, dead_letter: Some((_, entry)), .. }) =
+            state.find_dead(&redrive.id)
+        else {
+            return Ok(Redriven::Unknown);
+        };
         if entry.state == DeadLetterState::Replaying {
             return Ok(Redriven::AlreadyReplaying);
         }
@@ -345,19 +357,15 @@ impl JobStore for ReferenceStore {
         let data = redrive.data.unwrap_or_else(|| entry.data().clone());
         entry.correct(data.clone());
         entry.checksum = entry.checksum.map(|checksum| checksum.with_data(&data));
-        let checksum = entry.checksum;
-        if let Some(at) = state.position(&redrive.id) {
-            let StoredJob { job, phase, .. } = &mut state.records[at];
-            job.checksum = checksum;
-            job.data = data;
-            job.due_at = redrive.due_at;
-            job.expires_at = redrive.expires_at;
-            job.progress.attempts_spent = 0;
-            job.progress.crashes = 0;
-            job.progress.replays += 1;
-            *phase = Phase::Waiting;
-            self.wakes.wake(&job.route);
-        }
+        job.checksum = entry.checksum;
+        job.data = data;
+        job.due_at = redrive.due_at;
+        job.expires_at = redrive.expires_at;
+        job.progress.attempts_spent = 0;
+        job.progress.crashes = 0;
+        job.progress.replays += 1;
+        *stands = SnapshotState::Waiting;
+        self.wakes.wake(&job.route);
         state.record(redrive.audit);
         self.insert_follow_ups(&mut state, redrive.follow_ups);
         Ok(Redriven::Done)
@@ -365,17 +373,14 @@ impl JobStore for ReferenceStore {
 
     async fn discard(&self, discard: Discard) -> StoreResult<Discarded> {
         let mut state = self.state.lock();
-        let (Some(entry), Some(at)) = (state.dead_letter(&discard.id), state.position(&discard.id)) else {
-            return Ok(Discarded::Unknown);
-        };
-        if entry.state == DeadLetterState::Replaying {
+        let Some(record) = state.find_dead(&discard.id) else { return Ok(Discarded::Unknown) };
+        if record.state != SnapshotState::Dead {
             return Ok(Discarded::Replaying);
         }
-        if discard.replays.is_some_and(|expected| state.records[at].job.progress.replays != expected) {
+        if discard.replays.is_some_and(|expected| record.job.progress.replays != expected) {
             return Ok(Discarded::DiedAgain);
         }
-        state.dead.retain(|(_, entry)| entry.job_id != discard.id);
-        state.end_job(at, Status::Discarded, discard.audit.timestamp, None);
+        record.end(Status::Discarded, discard.audit.timestamp, None);
         state.record(discard.audit);
         self.insert_follow_ups(&mut state, discard.follow_ups);
         Ok(Discarded::Done)
@@ -385,16 +390,16 @@ impl JobStore for ReferenceStore {
         let mut state = self.state.lock();
         let mut pruned = Pruned::default();
         let is_over = |entry: &DeadLetter| entry.state == DeadLetterState::Dead && entry.expires_at() <= now;
-        for (_, entry) in state.dead.extract_if(.., |(_, entry)| is_over(entry)).collect::<Vec<_>>() {
+        let over = state.dead_letters().into_iter().filter(|(_, entry)| is_over(entry));
+        for id in over.map(|(_, entry)| entry.job_id.clone()).collect::<Vec<_>>() {
+            let Some(record) = state.find_dead(&id) else { continue };
+            let audit = AuditEvent::about(&record.job, AuditKind::DeadLetterExpired, now);
+            record.end(Status::Discarded, now, None);
+            state.record(audit);
             pruned.dead_letters += 1;
-            if let Some(at) = state.position(&entry.job_id) {
-                let audit = AuditEvent::about(&state.records[at].job, AuditKind::DeadLetterExpired, now);
-                state.end_job(at, Status::Discarded, now, None);
-                state.record(audit);
-            }
         }
-        let ended_at = |record: &StoredJob| match record.phase {
-            Phase::Ended { at, .. } => Some((at, record.seq)),
+        let ended_at = |record: &StoredJob| match record.state {
+            SnapshotState::Ended { at, .. } => Some((at, record.seq)),
             _ => None,
         };
         let mut ended: Vec<(Timestamp, u64)> = state.records.iter().filter_map(ended_at).collect();
@@ -430,12 +435,12 @@ impl Inspect for ReferenceStore {
 
     async fn job(&self, id: &JobId, now: Timestamp) -> StoreResult<Option<JobView>> {
         let state = self.state.lock();
-        Ok(state.position(id).map(|at| State::view(&state.records[at], now)))
+        Ok(state.position(id).map(|at| state.records[at].view(now)))
     }
 
     async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> StoreResult<Page<JobView>> {
         let state = self.state.lock();
-        let views = state.records.iter().map(|record| (record.seq, State::view(record, now)));
+        let views = state.records.iter().map(|record| (record.seq, record.view(now)));
         let wanted = views.filter(|(_, view)| {
             filter.status.is_none_or(|want| view.status == want) && filter.is_about(&view.job)
         });
@@ -449,7 +454,12 @@ impl Inspect for ReferenceStore {
     }
 
     async fn dead_letter(&self, id: &JobId) -> StoreResult<Option<DeadLetter>> {
-        Ok(self.state.lock().dead_letter(id).cloned())
+        Ok(self
+            .state
+            .lock()
+            .find_dead(id)
+            .and_then(|record| record.dead_letter.clone())
+            .map(|(_, entry)| entry))
     }
 
     async fn dead_letters(
@@ -458,12 +468,13 @@ impl Inspect for ReferenceStore {
         page: PageRequest,
     ) -> StoreResult<Page<DeadLetter>> {
         let state = self.state.lock();
-        Ok(page_of(state.dead.iter().filter(|(_, entry)| filter.matches(entry)).cloned().collect(), page))
+        let wanted = state.dead_letters().into_iter().filter(|(_, entry)| filter.matches(entry));
+        Ok(page_of(wanted.cloned().collect(), page))
     }
 
     async fn oldest_dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetter>> {
         let state = self.state.lock();
-        let dead = state.dead.iter().filter(|(_, entry)| entry.state == DeadLetterState::Dead);
+        let dead = state.dead_letters().into_iter().filter(|(_, entry)| entry.state == DeadLetterState::Dead);
         Ok(dead.take(limit).map(|(_, entry)| entry.clone()).collect())
     }
 
@@ -473,7 +484,8 @@ impl Inspect for ReferenceStore {
         filter: DeadLetterFilter,
     ) -> StoreResult<Vec<DeadLetterGroup>> {
         let mut groups = GroupCounts::default();
-        for (_, entry) in self.state.lock().dead.iter().filter(|(_, entry)| filter.matches(entry)) {
+        let state = self.state.lock();
+        for (_, entry) in state.dead_letters().into_iter().filter(|(_, entry)| filter.matches(entry)) {
             groups.add(by.key_of(entry), 1, entry.failure.reason.as_str());
         }
         Ok(groups.largest_first())
@@ -482,17 +494,17 @@ impl Inspect for ReferenceStore {
     async fn counts(&self, now: Timestamp) -> StoreResult<Counts> {
         let mut state = self.state.lock();
         state.mark_due(None, now);
-        let mut counts = Counts { dead_letters: state.dead.len() as u64, ..Counts::default() };
+        let mut counts = Counts { dead_letters: state.dead_letters().len() as u64, ..Counts::default() };
         for record in &state.records {
-            match record.phase {
-                Phase::Waiting => {
+            match record.state {
+                SnapshotState::Waiting if record.lease.is_some() => counts.leased += 1,
+                SnapshotState::Waiting => {
                     let due = record.job.due_at <= now;
                     *(if due { &mut counts.ready } else { &mut counts.delayed }) += 1;
                     *counts.waiting_by_route.entry(record.job.route.clone()).or_default() += 1;
                 }
-                Phase::Leased(_) => counts.leased += 1,
-                Phase::Ended { .. } => counts.ended += 1,
-                Phase::Dead => {}
+                SnapshotState::Ended { .. } => counts.ended += 1,
+                SnapshotState::Dead => {}
             }
         }
         Ok(counts)
@@ -504,11 +516,11 @@ impl Inspect for ReferenceStore {
         now: Timestamp,
     ) -> StoreResult<BTreeMap<RouteName, Timestamp>> {
         let mut oldest = BTreeMap::new();
-        for StoredJob { job, phase, .. } in &self.state.lock().records {
+        for StoredJob { job, .. } in self.state.lock().records.iter().filter(|record| record.waits()) {
             let left_out = [None, Some(job.route.clone())]
                 .into_iter()
                 .any(|route| left_out.contains(&(route, job.company.clone())));
-            if matches!(phase, Phase::Waiting) && job.due_at <= now && !left_out {
+            if job.due_at <= now && !left_out {
                 let known = oldest.entry(job.route.clone()).or_insert(job.due_at);
                 *known = job.due_at.min(*known);
             }

@@ -61,6 +61,12 @@ pub struct JobSnapshot {
 }
 
 impl JobSnapshot {
+    /// Makes a snapshot of a job without a dead letter, and without its trail.
+    pub fn new(job: Job, body_hash: BodyHash, state: SnapshotState) -> Self {
+        let (dead_letter, queue_place, audit, archived) = (None, None, Vec::new(), 0);
+        JobSnapshot { job, body_hash, state, dead_letter, queue_place, audit, archived }
+    }
+
     /// The job's checksum as its store had it, or a fresh one where it had none.
     pub fn checksum(&self) -> Checksum {
         let fresh = || {

@@ -13,7 +13,9 @@ use crate::wire::{ConnectionError, Wire};
 const MORE: u16 = 334;
 
 impl Mechanism {
-    fn word(self) -> &'static str {
+    pub(crate) const ALL: [Mechanism; 3] = [Mechanism::Plain, Mechanism::Login, Mechanism::XOAuth2];
+
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
             Mechanism::Login => "LOGIN",

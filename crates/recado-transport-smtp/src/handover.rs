@@ -34,8 +34,8 @@ pub(crate) struct Handover {
 
 impl Handover {
     pub(crate) fn add(&mut self, transaction: Transaction) {
-        let Transaction { others, refused, deferred, answer, took } = transaction;
-        if !deferred.is_empty() {
+        let Transaction { others, refusals, answer, took } = transaction;
+        if !refusals.deferred.is_empty() {
             self.at_once = others.len();
         }
         match answer {
@@ -48,9 +48,9 @@ impl Handover {
                 self.failed = Some((others, fault));
             }
         }
-        self.refused.extend(refused);
+        self.refused.extend(refusals.refused);
         // Behind those who wait, so that one who is put off time and again holds up no other.
-        self.deferred.extend(deferred);
+        self.deferred.extend(refusals.deferred);
         self.longest = self.longest.max(took);
     }
 
@@ -66,6 +66,7 @@ impl Handover {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transaction::RefusedRecipients;
 
     /// A server took one of three, in so much time.
     fn limited(took: Duration) -> Handover {
@@ -76,8 +77,10 @@ mod tests {
         let mut handover = Handover::default();
         handover.add(Transaction {
             others: vec!["ana".into()],
-            refused: Vec::new(),
-            deferred: vec![deferred("bob"), deferred("eva")],
+            refusals: RefusedRecipients {
+                deferred: vec![deferred("bob"), deferred("eva")],
+                ..RefusedRecipients::default()
+            },
             answer: Ok(None),
             took,
         });

@@ -69,16 +69,16 @@ impl Opener {
         if let (Security::ImplicitTls, Some(tls)) = (self.config.security, &self.tls) {
             wire = secured(wire, tls, end()).await?;
         }
-        expect_yes(Step::Greeting, end(), wire.read_reply()).await?;
+        expect_yes(Step::GREETING, end(), wire.read_reply()).await?;
         let mut offers = hello(&mut wire, &hello_name, end()).await?;
         if let Some(tls) = self.tls_to_start(&offers)? {
-            expect_yes(Step::StartTls, end(), wire.ask("STARTTLS")).await?;
+            expect_yes(Step::START_TLS, end(), wire.ask("STARTTLS")).await?;
             wire = secured(wire, tls, end()).await?;
             offers = hello(&mut wire, &hello_name, end()).await?;
         }
         if let Some(credentials) = &self.config.credentials {
             let mechanism = auth::choose(credentials, &offers.logins)?;
-            expect_yes(Step::Auth, end(), auth::log_in(&mut wire, mechanism, credentials)).await?;
+            expect_yes(Step::AUTH, end(), auth::log_in(&mut wire, mechanism, credentials)).await?;
         }
         Ok(Connection::new(wire, offers, self.config.timeouts))
     }
@@ -109,7 +109,7 @@ impl Opener {
             match run_until(end, connecting).await {
                 Ok(socket) => return Ok(socket),
                 Err(error) => {
-                    failure = error.shortage().unwrap_or_else(|| error.into_fault(Step::Connecting))
+                    failure = error.shortage().unwrap_or_else(|| error.into_fault(Step::CONNECTING))
                 }
             }
         }
@@ -144,11 +144,11 @@ impl Opener {
 
 async fn hello(wire: &mut Wire, name: &str, end: Instant) -> Result<Capabilities, Fault> {
     let hello = format!("EHLO {name}");
-    Ok(Capabilities::read(&expect_yes(Step::Hello, end, wire.ask(&hello)).await?))
+    Ok(Capabilities::read(&expect_yes(Step::HELLO, end, wire.ask(&hello)).await?))
 }
 
 async fn secured(wire: Wire, tls: &Tls, end: Instant) -> Result<Wire, Fault> {
-    run_until(end, wire.start_tls(tls)).await.map_err(|error| error.into_fault(Step::Handshake))
+    run_until(end, wire.start_tls(tls)).await.map_err(|error| error.into_fault(Step::HANDSHAKE))
 }
 
 async fn expect_yes(

@@ -29,10 +29,7 @@ pub(crate) struct Envelope<'a> {
 
 /// The result of a transaction.
 pub(crate) struct Transaction {
-    /// Recipients with a no of their own.
-    pub refused: Vec<RefusedRecipient>,
-    /// Recipients with a no that is not about them, but about how many came before them.
-    pub deferred: Vec<RefusedRecipient>,
+    pub refusals: RefusedRecipients,
     /// All the others.
     pub others: Vec<Box<str>>,
     /// The server's answer to the message, for the accepted recipients; nothing when there are none.
@@ -42,9 +39,11 @@ pub(crate) struct Transaction {
 
 /// Recipients that were refused at RCPT.
 #[derive(Default)]
-struct RefusedRecipients {
-    refused: Vec<RefusedRecipient>,
-    deferred: Vec<RefusedRecipient>,
+pub(crate) struct RefusedRecipients {
+    /// Those with a no of their own.
+    pub refused: Vec<RefusedRecipient>,
+    /// Those with a no that is not about them, but about how many came before them.
+    pub deferred: Vec<RefusedRecipient>,
 }
 
 impl RefusedRecipients {
@@ -110,13 +109,8 @@ impl Connection {
         };
         self.used += 1;
         let others = envelope.recipients.iter().filter(|recipient| !refusals.concern(recipient));
-        Ok(Transaction {
-            others: others.map(|recipient| Box::from(*recipient)).collect(),
-            refused: refusals.refused,
-            deferred: refusals.deferred,
-            answer,
-            took: began.elapsed(),
-        })
+        let others = others.map(|recipient| Box::from(*recipient)).collect();
+        Ok(Transaction { others, refusals, answer, took: began.elapsed() })
     }
 
     async fn run(
@@ -141,7 +135,7 @@ impl Connection {
             no if no.is_negative() => Err(no.fault().into()),
             odd => {
                 self.ready = false;
-                Err(odd.out_of_place(Step::FinalDot).into())
+                Err(odd.out_of_place(Step::FINAL_DOT).into())
             }
         }
     }
@@ -152,8 +146,8 @@ impl Connection {
         }
         match run_until(deadline.step(self.timeouts.envelope), self.wire.ask("RSET")).await {
             Ok(reply) if reply.is_positive() => Ok(()),
-            Ok(reply) => Err(TransactionError::Stale(reply.out_of_place(Step::Reset))),
-            Err(error) => Err(TransactionError::Stale(error.into_fault(Step::Reset))),
+            Ok(reply) => Err(TransactionError::Stale(reply.out_of_place(Step::RESET))),
+            Err(error) => Err(TransactionError::Stale(error.into_fault(Step::RESET))),
         }
     }
 
@@ -172,7 +166,7 @@ impl Connection {
             let room = batch_max - usize::from(!mail_is_open);
             let (batch, later) = recipients.split_at(room.min(recipients.len()));
             commands.extend(batch.iter().map(|recipient| format!("RCPT TO:<{recipient}>\r\n")));
-            let step = if mail_is_open { Step::Recipient } else { Step::Mail };
+            let step = if mail_is_open { Step::RECIPIENT } else { Step::MAIL };
             let end = deadline.step(self.timeouts.envelope);
             let written = run_until(end, self.wire.write(commands.as_bytes())).await;
             written.map_err(|error| self.connection_failed(error, step))?;
@@ -202,20 +196,20 @@ impl Connection {
 
     /// Reads the answer to MAIL; after a no, also those to the recipients that were sent along with it.
     async fn mail_answer(&mut self, sent_along: usize, deadline: Deadline) -> Result<(), TransactionError> {
-        let reply = self.answer(Step::Mail, deadline).await?;
+        let reply = self.answer(Step::MAIL, deadline).await?;
         if reply.is_positive() {
             return Ok(());
         }
         if self.used > 0 && (reply.is_closing() || reply.code == BAD_SEQUENCE) {
-            return Err(TransactionError::Stale(reply.out_of_place(Step::Mail)));
+            return Err(TransactionError::Stale(reply.out_of_place(Step::MAIL)));
         }
         if !reply.is_negative() {
-            return Err(reply.out_of_place(Step::Mail).into());
+            return Err(reply.out_of_place(Step::MAIL).into());
         }
         let mut in_step = !reply.is_closing();
         for _ in 0..sent_along {
             in_step =
-                in_step && self.answer(Step::Recipient, deadline).await.is_ok_and(|no| !no.is_closing());
+                in_step && self.answer(Step::RECIPIENT, deadline).await.is_ok_and(|no| !no.is_closing());
         }
         self.ready = in_step;
         self.to_reset = true;
@@ -230,11 +224,11 @@ impl Connection {
         refusals: &mut RefusedRecipients,
     ) -> Result<(), TransactionError> {
         for recipient in batch {
-            let reply = self.answer(Step::Recipient, deadline).await?;
+            let reply = self.answer(Step::RECIPIENT, deadline).await?;
             if reply.is_positive() {
                 continue;
             }
-            let fault = self.no(reply, Step::Recipient)?;
+            let fault = self.no(reply, Step::RECIPIENT)?;
             let kind = if is_too_many(&fault) { &mut refusals.deferred } else { &mut refusals.refused };
             kind.push(refusal_of(recipient, fault));
         }
@@ -243,11 +237,11 @@ impl Connection {
 
     async fn begin_text(&mut self, deadline: Deadline) -> Result<(), TransactionError> {
         let answer = run_until(deadline.step(self.timeouts.data), self.wire.ask("DATA")).await;
-        let reply = answer.map_err(|error| error.into_fault(Step::Data))?;
+        let reply = answer.map_err(|error| error.into_fault(Step::DATA))?;
         if reply.code == GO_AHEAD {
             return Ok(());
         }
-        let fault = self.no(reply, Step::Data)?;
+        let fault = self.no(reply, Step::DATA)?;
         self.ready = true;
         self.to_reset = true;
         Err(fault.into())
@@ -257,12 +251,12 @@ impl Connection {
     async fn text(&mut self, message: &[u8], deadline: Deadline) -> Result<Reply, TransactionError> {
         let text = with_dots(message);
         let writing = run_until(deadline.end(), self.wire.write_unless_answered(&text)).await;
-        if let Some(early) = writing.map_err(|error| error.into_fault(Step::Text))? {
+        if let Some(early) = writing.map_err(|error| error.into_fault(Step::TEXT))? {
             let is_refusal = early.is_negative();
-            return Err(if is_refusal { early.fault() } else { early.out_of_place(Step::Text) }.into());
+            return Err(if is_refusal { early.fault() } else { early.out_of_place(Step::TEXT) }.into());
         }
         let verdict = run_until(deadline.end(), self.wire.ask(".")).await;
-        Ok(verdict.map_err(|error| error.into_fault(Step::FinalDot))?)
+        Ok(verdict.map_err(|error| error.into_fault(Step::FINAL_DOT))?)
     }
 
     async fn answer(&mut self, step: Step, deadline: Deadline) -> Result<Reply, TransactionError> {
@@ -271,7 +265,7 @@ impl Connection {
     }
 
     fn connection_failed(&self, error: ConnectionError, step: Step) -> TransactionError {
-        let is_stale = self.used > 0 && step == Step::Mail;
+        let is_stale = self.used > 0 && step == Step::MAIL;
         let error_of = if is_stale { TransactionError::Stale } else { TransactionError::Failed };
         error_of(error.into_fault(step))
     }

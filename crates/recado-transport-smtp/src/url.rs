@@ -42,12 +42,8 @@ fn tls(choice: &str) -> Result<Security, ConfigError> {
 }
 
 fn auth(choice: &str) -> Result<Mechanism, ConfigError> {
-    match choice {
-        "plain" => Ok(Mechanism::Plain),
-        "login" => Ok(Mechanism::Login),
-        "xoauth2" => Ok(Mechanism::XOAuth2),
-        _ => Err(ConfigError::Auth),
-    }
+    let is_chosen = |mechanism: &Mechanism| mechanism.word().to_ascii_lowercase() == choice;
+    Mechanism::ALL.into_iter().find(is_chosen).ok_or(ConfigError::Auth)
 }
 
 fn credentials(url: &Url, mechanism: Option<Mechanism>) -> Result<Option<Credentials>, ConfigError> {

@@ -24,51 +24,46 @@ pub(crate) struct Wire {
 
 /// The step of the conversation, as faults name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    Connecting,
-    Handshake,
-    Greeting,
-    Hello,
-    StartTls,
-    Auth,
-    Reset,
-    Mail,
-    Recipient,
-    Data,
-    Text,
+pub(crate) struct Step(&'static str);
+
+impl Step {
+    pub const CONNECTING: Step = Step("connecting");
+    pub const HANDSHAKE: Step = Step("the TLS handshake");
+    pub const GREETING: Step = Step("the greeting");
+    pub const HELLO: Step = Step("EHLO");
+    pub const START_TLS: Step = Step("STARTTLS");
+    pub const AUTH: Step = Step("AUTH");
+    pub const RESET: Step = Step("RSET");
+    pub const MAIL: Step = Step("MAIL");
+    pub const RECIPIENT: Step = Step("RCPT");
+    pub const DATA: Step = Step("DATA");
+    pub const TEXT: Step = Step("the message's text");
     /// The message is out, and whether it was taken is not known yet.
-    FinalDot,
+    pub const FINAL_DOT: Step = Step("the end of the message");
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Step::Connecting => "connecting",
-            Step::Handshake => "the TLS handshake",
-            Step::Greeting => "the greeting",
-            Step::Hello => "EHLO",
-            Step::StartTls => "STARTTLS",
-            Step::Auth => "AUTH",
-            Step::Reset => "RSET",
-            Step::Mail => "MAIL",
-            Step::Recipient => "RCPT",
-            Step::Data => "DATA",
-            Step::Text => "the message's text",
-            Step::FinalDot => "the end of the message",
-        })
+        f.write_str(self.0)
     }
 }
 
 /// The reason why a connection can no longer be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
+    #[error("the server closed the connection")]
     Closed,
+    #[error("{}", describe_tls_error(&.0.to_string()))]
     Broken(io::Error),
+    #[error("no answer in time")]
     Late,
+    #[error(transparent)]
     Garbage(NotAReply),
     /// Words from the server that belong to no command of ours.
+    #[error("the server said more than it was asked")]
     Unasked,
     /// A well-formed reply where it makes no sense.
+    #[error("unexpected answer: {}", .0.quoted())]
     OutOfPlace(Reply),
 }
 
@@ -82,33 +77,15 @@ impl ConnectionError {
     }
 
     pub(crate) fn into_fault(self, step: Step) -> Fault {
-        let handed_over = step == Step::FinalDot;
-        let kind = match &self {
-            ConnectionError::Late => NetworkKind::Timeout,
-            ConnectionError::Garbage(_) | ConnectionError::Unasked | ConnectionError::OutOfPlace(_) => {
-                NetworkKind::Protocol
-            }
-            ConnectionError::Closed | ConnectionError::Broken(_) if step == Step::Handshake => {
-                NetworkKind::Tls
-            }
-            ConnectionError::Closed | ConnectionError::Broken(_) if handed_over => NetworkKind::Dropped,
-            ConnectionError::Closed | ConnectionError::Broken(_) => NetworkKind::Connect,
+        let kind = match (&self, step) {
+            (ConnectionError::Late, _) => NetworkKind::Timeout,
+            (ConnectionError::Closed | ConnectionError::Broken(_), Step::HANDSHAKE) => NetworkKind::Tls,
+            (ConnectionError::Closed | ConnectionError::Broken(_), Step::FINAL_DOT) => NetworkKind::Dropped,
+            (ConnectionError::Closed | ConnectionError::Broken(_), _) => NetworkKind::Connect,
+            _ => NetworkKind::Protocol,
         };
         let fault = Fault::network(kind, &format!("at {step}: {self}"));
-        Fault { uncertain: handed_over, ..fault }
-    }
-}
-
-impl fmt::Display for ConnectionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectionError::Closed => f.write_str("the server closed the connection"),
-            ConnectionError::Broken(error) => f.write_str(&describe_tls_error(&error.to_string())),
-            ConnectionError::Late => f.write_str("no answer in time"),
-            ConnectionError::Garbage(not_a_reply) => not_a_reply.fmt(f),
-            ConnectionError::Unasked => f.write_str("the server said more than it was asked"),
-            ConnectionError::OutOfPlace(reply) => write!(f, "unexpected answer: {}", reply.quoted()),
-        }
+        Fault { uncertain: step == Step::FINAL_DOT, ..fault }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One table for an enum and its names.
 
 /// Declares an enum whose variants have one name each, the same in JSON, in stores, in the API and in logs.
+#[macro_export]
 macro_rules! named_enum {
     ($(#[$meta:meta])* pub enum $type:ident { $($(#[$of_variant:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$meta])*

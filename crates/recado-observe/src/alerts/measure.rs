@@ -20,11 +20,13 @@ enum Span {
     Now,
 }
 
-struct MeasureRow {
+pub(crate) struct MeasureRow {
     unit: Unit,
     span: Span,
-    subject_label: Option<&'static str>,
-    sentence: (&'static str, &'static str),
+    /// The label that tells the subjects of a measure apart in Prometheus.
+    pub(crate) subject_label: Option<&'static str>,
+    /// In English and in Portuguese, with `{value}` and `{window}` to fill in.
+    pub(crate) sentence: (&'static str, &'static str),
 }
 
 macro_rules! measures {
@@ -36,7 +38,7 @@ macro_rules! measures {
         }
 
         impl Measure {
-            fn row(self) -> MeasureRow {
+            pub(crate) fn row(self) -> MeasureRow {
                 let (unit, span, subject_label, sentence) = match self {
                     $(Measure::$name => (Unit::$unit, Span::$span, $subject, ($en, $pt)),)*
                 };
@@ -123,16 +125,6 @@ measures! {
 impl Measure {
     pub fn unit(self) -> Unit {
         self.row().unit
-    }
-
-    /// The sentence in English and in Portuguese, with `{value}` and `{window}` to fill in.
-    pub(crate) fn sentence(self) -> (&'static str, &'static str) {
-        self.row().sentence
-    }
-
-    /// The label that tells the subjects of a measure apart in Prometheus.
-    pub(crate) fn subject_label(self) -> Option<&'static str> {
-        self.row().subject_label
     }
 
     /// Returns true if it never is more than 1. The distances that make up a deviation may add up to more.

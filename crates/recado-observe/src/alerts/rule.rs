@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use recado_core::named_enum;
 use recado_core::time::show_duration;
-use serde::{Deserialize, Serialize};
 
 use crate::alerts::{Measure, Subject};
 use crate::history::{DAY, HOUR, WINDOW_MAX};
@@ -13,21 +13,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Address of the runbooks by default.
 const RUNBOOKS: &str = "docs/operating/alerts.md";
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// For the next working hour.
-    Warning,
-    /// For now.
-    Critical,
-}
-
-impl Severity {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Severity::Warning => "warning",
-            Severity::Critical => "critical",
-        }
+named_enum! {
+    pub enum Severity {
+        /// For the next working hour.
+        Warning = "warning",
+        /// For now.
+        Critical = "critical",
     }
 }
 

@@ -13,7 +13,7 @@ pub struct AlertText {
 impl AlertText {
     pub(crate) fn new(rule: &Rule, subject: &Subject, value_now: f64) -> Self {
         let unit = rule.measure.unit();
-        let (en, pt) = rule.measure.sentence();
+        let (en, pt) = rule.measure.row().sentence;
         let (about_en, about_pt) = describe_subject(subject);
         let window = format_seconds(rule.window.as_secs_f64());
         let write = |language, about: String, sentence: &str, window: &str, limit: &str| {

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::iter::zip;
 use std::time::Duration;
 
-use recado_core::breaker::{BreakerChange, BreakerState};
+use recado_core::breaker::BreakerState;
 use recado_core::{AttemptResult, Cause};
 
-use crate::counters::RESULTS;
 use crate::exposition::Page;
 use crate::fact::{DeadLetterExit, HoldKind, StoreWork};
 use crate::metrics::Figures;
-use crate::shard_counters::BREAKER_CHANGES;
 
 pub fn render(page: &mut Page, figures: Figures<'_>) {
     write_process(page, figures);
@@ -43,7 +41,7 @@ fn write_process(page: &mut Page, figures: Figures<'_>) {
 fn write_jobs(page: &mut Page, figures: Figures<'_>) {
     page.counter("recado_jobs_accepted_total", "Jobs taken in.")
         .by("route", figures.by_route(|route| route.accepted));
-    let results = RESULTS.map(AttemptResult::as_str);
+    let results = AttemptResult::ALL.map(AttemptResult::as_str);
     page.counter("recado_attempts_total", "Attempts that ended, by result.")
         .by_both(["route", "result"], figures.by_route(|route| zip(results, route.results)));
     page.histogram("recado_attempt_duration_seconds", "How long an attempt took.")
@@ -91,7 +89,7 @@ fn write_dead_letters(page: &mut Page, figures: Figures<'_>) {
     page.counter("recado_dead_letters_total", "Dead letters made, by cause.")
         .by_both(["route", "cause"], figures.by_route_total(|route| zip(causes, route.causes)));
     page.counter("recado_dead_letters_left_total", "Dead letters that left the queue.")
-        .by("how", zip(DeadLetterExit::WORDS, figures.aggregate.store.left));
+        .by("how", zip(DeadLetterExit::ALL.map(DeadLetterExit::as_str), figures.aggregate.store.left));
     if let Some(oldest) = figures.gauges.dead_letters.as_ref().and_then(|dead| dead.oldest) {
         page.gauge("recado_dlq_oldest_age_seconds", "Age of the oldest dead letter.")
             .value(oldest.as_secs_f64());
@@ -116,27 +114,25 @@ fn write_lanes(page: &mut Page, figures: Figures<'_>) {
         page.gauge("recado_queue_oldest_due_age_seconds", help)
             .by("route", longest.into_iter().map(|(route, age)| (route, age.as_secs_f64())));
     }
+    let reasons = HoldKind::ALL.map(HoldKind::as_str);
     page.counter("recado_lane_holds_total", "Times that a route was held back.")
-        .by_both(["route", "reason"], figures.by_route_total(|route| zip(HoldKind::WORDS, route.holds)));
-    let seconds = figures
-        .by_route_total(|route| zip(HoldKind::WORDS, route.held_micros.map(|micros| micros as f64 / 1e6)));
+        .by_both(["route", "reason"], figures.by_route_total(|route| zip(reasons, route.holds)));
+    let seconds =
+        figures.by_route_total(|route| zip(reasons, route.held_micros.map(|micros| micros as f64 / 1e6)));
     page.counter("recado_lane_held_seconds_total", "How long a route was held back.")
         .by_both(["route", "reason"], seconds);
 }
 
 fn write_breakers(page: &mut Page, figures: Figures<'_>) {
-    let states = [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen];
     let breakers = figures.gauges.breakers.iter().flatten();
-    let is_in = |state| states.map(|one| (one.as_str(), u8::from(one == state)));
+    let is_in = |state| BreakerState::ALL.map(|one| (one.as_str(), u8::from(one == state)));
     page.gauge("recado_breaker_state", "1 for the state that a provider's breaker is in.")
         .by_both(["provider", "state"], breakers.map(|(provider, state)| (provider, is_in(*state))));
     let mut providers: Vec<_> = figures.aggregate.breaker_changes.iter().collect();
     providers.sort_unstable();
-    let reached = BREAKER_CHANGES.map(|change| match change {
-        BreakerChange::Opened => BreakerState::Open.as_str(),
-        BreakerChange::HalfOpened => BreakerState::HalfOpen.as_str(),
-        BreakerChange::Closed => BreakerState::Closed.as_str(),
-    });
+    // The state after each change, in the order of the changes.
+    let reached =
+        [BreakerState::Open, BreakerState::HalfOpen, BreakerState::Closed].map(BreakerState::as_str);
     let swings = providers.into_iter().map(|(provider, changes)| (provider, zip(reached, changes)));
     page.counter("recado_breaker_swings_total", "Times that a breaker went to a state.")
         .by_both(["provider", "to"], swings);
@@ -145,7 +141,7 @@ fn write_breakers(page: &mut Page, figures: Figures<'_>) {
 fn write_store(page: &mut Page, figures: Figures<'_>) {
     let store = &figures.aggregate.store;
     page.histogram("recado_store_operation_seconds", "How long the store took.")
-        .histograms_by("operation", zip(StoreWork::WORDS, &store.times));
+        .histograms_by("operation", zip(StoreWork::ALL.map(StoreWork::as_str), &store.times));
     page.histogram("recado_store_commit_requests", "Requests that shared one commit.")
         .one_histogram(&store.commits);
     page.counter("recado_store_rejected_writes_total", "Writes refused by a full store.")

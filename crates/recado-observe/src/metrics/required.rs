@@ -4,7 +4,7 @@ use std::iter::zip;
 
 use recado_core::Class;
 
-use crate::counters::{AddCounts, CLASSES, NUMBERS};
+use crate::counters::{AddCounts, NUMBERS};
 use crate::exposition::Page;
 use crate::gauges::{select_tenants, take_largest};
 use crate::histogram::Histogram;
@@ -65,11 +65,11 @@ fn write_fairness(page: &mut Page, figures: Figures<'_>) {
     let named: Vec<&str> = companies.named().into_iter().map(|(company, _)| company).collect();
     let tenants = select_tenants(&figures.gauges.tenants, &named);
     page.gauge("tenant_current_priority", "Priority of a company; 1 is the most urgent.")
-        .by("company_id", tenants.iter().map(|(company, priority, _, _)| (company, priority)));
+        .by("company_id", tenants.iter().map(|(company, (priority, _, _))| (company, priority)));
     page.gauge("tenant_consecutive_batch", "Jobs in a row that a company has just had.")
-        .by("company_id", tenants.iter().map(|(company, _, batch, _)| (company, batch)));
+        .by("company_id", tenants.iter().map(|(company, (_, batch, _))| (company, batch)));
     page.gauge("tenant_rounds_without_processing", "Rounds that a company has waited for its turn.")
-        .by("company_id", tenants.iter().map(|(company, _, _, rounds)| (company, rounds)));
+        .by("company_id", tenants.iter().map(|(company, (_, _, rounds))| (company, rounds)));
 }
 
 /// Metrics of retry decisions on every route: each question to the claims rule and each retried job.
@@ -82,7 +82,7 @@ fn write_submission_retries(page: &mut Page, figures: Figures<'_>) {
     }
     page.untyped("submission_retry_max_exceeded", "Counter: given up after all attempts were spent.")
         .by("route", figures.by_route(|route| route.exhausted));
-    let classes = CLASSES.map(Class::as_str);
+    let classes = Class::ALL.map(Class::as_str);
     page.untyped("error_classification_distribution", "Counter: failures judged, by classification.")
         .by_both(["route", "classification"], figures.by_route(|route| zip(classes, route.classes)));
 }

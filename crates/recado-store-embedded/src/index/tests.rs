@@ -10,7 +10,7 @@ use crate::lane::IDLE_TENANTS_MAX;
 const NOW: i64 = 1_000;
 
 fn add(index: &mut Index, company: &str, job: u64) -> u32 {
-    let entry = WaitingJob {
+    let entry = Slot {
         id: index.digest(&job.to_string()),
         seq: job,
         due: NOW,
@@ -18,6 +18,7 @@ fn add(index: &mut Index, company: &str, job: u64) -> u32 {
         company: index.company_key(company),
         lane: index.lane_key("email"),
         priority: 5,
+        phase: Phase::Free,
     };
     index.insert(entry)
 }

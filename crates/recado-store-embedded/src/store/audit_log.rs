@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use async_trait::async_trait;
 use recado_core::{AuditEvent, JobId, Timestamp};
-use recado_store::{AuditLog, AuditRecord, AuditSpan, AuditTrim, Settlement, StoreError};
+use recado_store::{AuditLog, AuditRecord, AuditSpan, AuditTrim, Settlement, StoreResult};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
@@ -48,7 +48,7 @@ pub struct PreparedSettlement {
 }
 
 impl PreparedSettlement {
-    pub fn prepare(mut settlement: Settlement) -> Result<Self, StoreError> {
+    pub fn prepare(mut settlement: Settlement) -> StoreResult<Self> {
         let record = settlement.audit.take().map(|event| rows::json(&event)).transpose();
         let record = record.map_err(unavailable)?;
         Ok(PreparedSettlement { settlement, record })
@@ -322,15 +322,15 @@ fn read_span(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<Aud
 
 #[async_trait]
 impl AuditLog for EmbeddedStore {
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+    async fn record(&self, events: Vec<AuditEvent>) -> StoreResult<()> {
         self.write(RequestKind::Other, move |transaction| transaction.record(&events)).await
     }
 
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+    async fn trim_audit(&self, trim: AuditTrim) -> StoreResult<u64> {
         self.write(RequestKind::Other, move |transaction| transaction.trim_audit(trim)).await
     }
 
-    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> StoreResult<Vec<AuditRecord>> {
         let found = self.readers.query(move |file| read_span(file, span, limit)).await?;
         if !found.is_empty() {
             // What a reader sees is committed, and may not have been forced to disk yet. A power cut could take it

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Payload, RouteName, Status, Timestamp};
 use recado_store::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, Inspect, JobFilter, JobView, LeftOut,
-    Page, PageRequest, StoreError, StoreReport, TenantFilter, TenantView,
+    Page, PageRequest, StoreError, StoreReport, StoreResult, TenantFilter, TenantView,
 };
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ToSql, params_from_iter};
@@ -44,7 +44,7 @@ impl Readers {
     pub async fn query<T: Send + 'static>(
         self: &Arc<Self>,
         question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
+    ) -> StoreResult<T> {
         let readers = self.clone();
         let asked = tokio::task::spawn_blocking(move || {
             let file = readers.take_connection()?;
@@ -58,7 +58,7 @@ impl Readers {
         asked.await.unwrap_or_else(|error| Err(unavailable(error)))
     }
 
-    fn take_connection(&self) -> Result<Connection, StoreError> {
+    fn take_connection(&self) -> StoreResult<Connection> {
         let idle = match &mut *self.idle.lock() {
             Some(idle) => idle.pop(),
             None => return Err(StoreError::Broken("the store is closed".to_owned())),
@@ -90,22 +90,20 @@ const VIEW_FROM: &str = "FROM jobs LEFT JOIN leases ON leases.seq = jobs.seq";
 
 /// The jobs that a list looks through.
 #[derive(Debug)]
-enum Candidates {
-    All,
-    /// These numbers, newest first; more may be below the last.
-    These {
-        seqs: Vec<u64>,
-        more: bool,
-    },
+struct Candidates {
+    /// Their numbers, newest first.
+    seqs: Vec<u64>,
+    /// There may be more below the last.
+    more: bool,
 }
 
 /// The smallest table or index that has all jobs of a status, and what orders it; the table of jobs is last.
-fn from_where(filter: &JobFilter, among: &Candidates) -> (&'static str, &'static str) {
+fn from_where(filter: &JobFilter, among: Option<&Candidates>) -> (&'static str, &'static str) {
     let by_seq = "ORDER BY jobs.seq DESC";
     match (among, filter.status) {
-        (Candidates::All, _) if filter.correlation_id.is_some() => (VIEW_FROM, by_seq),
+        (None, _) if filter.correlation_id.is_some() => (VIEW_FROM, by_seq),
         // In the order of the list, which is the one that is wanted.
-        (Candidates::These { .. }, _) => (
+        (Some(_), _) => (
             "FROM json_each(?1) AS chosen CROSS JOIN jobs ON jobs.seq = chosen.value \
              LEFT JOIN leases ON leases.seq = jobs.seq",
             "",
@@ -182,7 +180,7 @@ impl WhereClause {
 fn list_jobs(
     file: &Connection,
     filter: &JobFilter,
-    among: &Candidates,
+    among: Option<&Candidates>,
     page: PageRequest,
     now: Timestamp,
 ) -> Result<Page<JobView>> {
@@ -192,8 +190,8 @@ fn list_jobs(
     let scans = from == VIEW_FROM && filter.correlation_id.is_none();
     let bottom = if scans { (top - SCAN_ROWS_MAX).max(0) } else { 0 };
     let mut wanted = WhereClause::default();
-    if let Candidates::These { seqs, .. } = among {
-        wanted.values.push(Box::new(rows::json(seqs)?));
+    if let Some(candidates) = among {
+        wanted.values.push(Box::new(rows::json(&candidates.seqs)?));
     }
     wanted.and("jobs.seq <= ?", top);
     wanted.and("jobs.seq > ?", bottom);
@@ -229,8 +227,8 @@ fn list_jobs(
     })?;
     let mut found = Page::gather(found, page.limit)?;
     found.next = found.next.or_else(|| match among {
-        Candidates::These { seqs, more } => seqs.last().copied().filter(|_| *more),
-        Candidates::All => (bottom > 0).then(|| bottom.cast_unsigned() + 1),
+        Some(candidates) => candidates.seqs.last().copied().filter(|_| candidates.more),
+        None => (bottom > 0).then(|| bottom.cast_unsigned() + 1),
     });
     Ok(found)
 }
@@ -265,27 +263,22 @@ impl Inspect for EmbeddedStore {
         Durability::Fsync
     }
 
-    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
+    async fn job(&self, id: &JobId, now: Timestamp) -> StoreResult<Option<JobView>> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
         self.readers.query(move |file| read_job(file, seq, now)).await
     }
 
-    async fn jobs(
-        &self,
-        filter: JobFilter,
-        page: PageRequest,
-        now: Timestamp,
-    ) -> Result<Page<JobView>, StoreError> {
+    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> StoreResult<Page<JobView>> {
         let among = self.find_candidates(&filter, page, now);
-        self.readers.query(move |file| list_jobs(file, &filter, &among, page, now)).await
+        self.readers.query(move |file| list_jobs(file, &filter, among.as_ref(), page, now)).await
     }
 
-    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
+    async fn audit(&self, id: &JobId) -> StoreResult<Vec<AuditEvent>> {
         let Some(seq) = self.row_of(id) else { return Ok(Vec::new()) };
         self.readers.query(move |file| read_audit(file, seq)).await
     }
 
-    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
+    async fn dead_letter(&self, id: &JobId) -> StoreResult<Option<DeadLetter>> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
         self.readers.query(move |file| read_dead_letter(file, seq)).await
     }
@@ -294,7 +287,7 @@ impl Inspect for EmbeddedStore {
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
-    ) -> Result<Page<DeadLetter>, StoreError> {
+    ) -> StoreResult<Page<DeadLetter>> {
         let mut wanted = dead_letter_clause(&filter);
         let filtered = !wanted.values.is_empty();
         wanted.and_if("entry < ?", page.before.map(below));
@@ -319,7 +312,7 @@ impl Inspect for EmbeddedStore {
         &self,
         by: GroupBy,
         filter: DeadLetterFilter,
-    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
+    ) -> StoreResult<Vec<DeadLetterGroup>> {
         let column = match by {
             GroupBy::LastFailureCode => "lastFailureCode",
             GroupBy::Company => "companyId",
@@ -342,7 +335,7 @@ impl Inspect for EmbeddedStore {
             .await
     }
 
-    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+    async fn oldest_dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetter>> {
         self.readers
             .query(move |file| {
                 let mut select = file.prepare_cached(&format!(
@@ -354,7 +347,7 @@ impl Inspect for EmbeddedStore {
             .await
     }
 
-    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
+    async fn counts(&self, now: Timestamp) -> StoreResult<Counts> {
         let mut index = self.index.lock();
         let (delayed, ready) = index.waiting_counts(now.as_millis());
         Ok(Counts {
@@ -371,15 +364,15 @@ impl Inspect for EmbeddedStore {
         &self,
         left_out: &LeftOut,
         now: Timestamp,
-    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+    ) -> StoreResult<BTreeMap<RouteName, Timestamp>> {
         Ok(self.index.lock().oldest_due(left_out, now.as_millis()))
     }
 
-    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> StoreResult<Vec<TenantView>> {
         Ok(self.index.lock().tenants(&filter, now.as_millis()))
     }
 
-    async fn report(&self) -> Result<StoreReport, StoreError> {
+    async fn report(&self) -> StoreResult<StoreReport> {
         if self.requests.is_closed() {
             return Err(self.failed());
         }
@@ -404,23 +397,23 @@ impl Inspect for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Returns the jobs that a list has to look through, as far as memory knows: to look through all takes long.
-    fn find_candidates(&self, filter: &JobFilter, page: PageRequest, now: Timestamp) -> Candidates {
+    /// Returns the jobs that a list has to look through, where memory knows them: to look through all takes long.
+    fn find_candidates(&self, filter: &JobFilter, page: PageRequest, now: Timestamp) -> Option<Candidates> {
         let max = CANDIDATES_MAX.max(page.limit + 1);
         let now = now.as_millis();
         let top = page.before.map_or(u64::MAX, |before| before.saturating_sub(1));
         let index = self.index.lock();
         let Some(owner) = index.owner_filter(filter) else {
-            return Candidates::These { seqs: Vec::new(), more: false };
+            return Some(Candidates { seqs: Vec::new(), more: false });
         };
         let is_asked_for = filter.company.is_some() || filter.route.is_some();
         let seqs = match filter.status {
-            _ if filter.correlation_id.is_some() => return Candidates::All,
+            _ if filter.correlation_id.is_some() => return None,
             Some(Status::Queued) => index.find_waiting(owner, i64::MIN..=now, top, max),
             Some(Status::Scheduled) => index.find_waiting(owner, now.saturating_add(1)..=i64::MAX, top, max),
             None | Some(Status::Sent) if is_asked_for => index.owner_index.find_newest(owner, top, max),
-            _ => return Candidates::All,
+            _ => return None,
         };
-        Candidates::These { more: seqs.len() == max, seqs }
+        Some(Candidates { more: seqs.len() == max, seqs })
     }
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use async_trait::async_trait;
 use recado_core::checksum::sum_of;
 use recado_core::{Payload, Timestamp};
-use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError};
+use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreResult};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::rows::{self, Result};
@@ -83,21 +83,16 @@ fn read_entry(file: &Connection, namespace: Namespace, key: &str, now: Timestamp
 
 #[async_trait]
 impl KeyValue for EmbeddedStore {
-    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> StoreResult<Vec<KvWritten>> {
         self.write(RequestKind::Other, move |transaction| transaction.kv_write(writes, now)).await
     }
 
-    async fn kv_get(
-        &self,
-        namespace: Namespace,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<KvEntry>, StoreError> {
+    async fn kv_get(&self, namespace: Namespace, key: &str, now: Timestamp) -> StoreResult<Option<KvEntry>> {
         let key: Box<str> = key.into();
         self.readers.query(move |file| read_entry(file, namespace, &key, now)).await
     }
 
-    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> StoreResult<Vec<KvEntry>> {
         self.readers
             .query(move |file| {
                 let mut select = file.prepare_cached(&format!("{SELECT_ENTRIES} ORDER BY key"))?;

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use recado_core::{
-    AuditEvent, BodyHash, DeadLetter, DeadLetterState, JobId, Lease, Payload, Status, Timestamp,
-};
-use recado_store::{Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState, StoreError, Transfer};
+use recado_core::{AuditEvent, BodyHash, DeadLetter, JobId, Lease, Payload, Status, Timestamp};
+use recado_store::{Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState, StoreResult, Transfer};
 use rusqlite::{Connection, Row, params};
 use tokio::sync::oneshot;
 
-use crate::index::{IdHash, JobLocation, WaitingJob};
+use crate::index::{IdHash, JobLocation, Phase, Slot};
 use crate::rows::{self, JOB_COLUMN_COUNT, JOB_COLUMNS, Result};
 use crate::schema::FILE_NAME;
 use crate::store::audit_log::{ARCHIVED, read_job_records};
@@ -65,7 +63,7 @@ impl WriteTransaction<'_> {
         let company = self.index.company_key(job.company.as_str());
         let lane = self.index.lane_key(job.route.as_str());
         if snapshot.state == SnapshotState::Waiting {
-            self.index.insert(WaitingJob {
+            self.index.insert(Slot {
                 id,
                 seq,
                 due: job.due_at.as_millis(),
@@ -73,6 +71,7 @@ impl WriteTransaction<'_> {
                 company,
                 lane,
                 priority: job.priority.level(),
+                phase: Phase::Free,
             });
             self.wake_route(job.route.clone());
             return Ok(seq);
@@ -174,10 +173,7 @@ impl WriteTransaction<'_> {
                 rows::json(&entry.attempts)?,
                 &*entry.failure.fingerprint,
                 entry.cause.as_str(),
-                match entry.state {
-                    DeadLetterState::Dead => "dead",
-                    DeadLetterState::Replaying => "replaying",
-                },
+                entry.state.as_str(),
                 place,
             ],
         )?;
@@ -215,22 +211,14 @@ fn read_snapshot(row: &Row<'_>) -> Result<(u64, JobSnapshot)> {
             answer: row.get::<_, Option<Box<str>>>(at + 3)?.map(Payload::trusted),
         },
     };
-    let snapshot = JobSnapshot {
-        job: rows::job(row)?,
-        body_hash: BodyHash(row.get(at).map(u128::from_be_bytes)?),
-        state,
-        dead_letter: None,
-        queue_place: None,
-        audit: Vec::new(),
-        archived: 0,
-    };
-    Ok((row.get(at + 4)?, snapshot))
+    let body_hash = BodyHash(row.get(at).map(u128::from_be_bytes)?);
+    Ok((row.get(at + 4)?, JobSnapshot::new(rows::job(row)?, body_hash, state)))
 }
 
 #[async_trait]
 impl Transfer for EmbeddedStore {
     /// In pieces, so that others get their turn in between; the log is truncated once, when all are gone.
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+    async fn forget(&self, ids: Vec<JobId>) -> StoreResult<u64> {
         let (mut gone, mut rest) = (0, &ids[..]);
         while !rest.is_empty() {
             let some = rest[..rest.len().min(FORGET_JOBS_MAX)].to_vec();
@@ -243,23 +231,23 @@ impl Transfer for EmbeddedStore {
         Ok(gone)
     }
 
-    async fn adopt(&self, snapshots: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+    async fn adopt(&self, snapshots: Vec<JobSnapshot>) -> StoreResult<Vec<Adopted>> {
         self.write(RequestKind::Other, move |transaction| transaction.adopt(&snapshots)).await
     }
 
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+    async fn raise_fence(&self, fence: Fence) -> StoreResult<()> {
         self.write(RequestKind::Other, move |transaction| transaction.raise_fence(fence)).await
     }
 
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> StoreResult<Vec<Lease>> {
         self.write(RequestKind::Other, move |transaction| transaction.write_fenced(fence, write)).await
     }
 
-    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> StoreResult<Page<JobSnapshot>> {
         self.readers.query(move |file| list_snapshots(file, after, limit)).await
     }
 
-    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+    async fn snapshot(&self, id: &JobId) -> StoreResult<Option<JobSnapshot>> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
         let page = self.readers.query(move |file| list_snapshots(file, Some(seq - 1), 1)).await?;
         // Its row may have been forgotten in between, and the next one is another job's.
@@ -270,7 +258,7 @@ impl Transfer for EmbeddedStore {
 impl EmbeddedStore {
     /// Truncates the log, which still has what was forgotten. Most of it is checkpointed beside the writer, and the
     /// writer only does the rest. A reader may be in the way for a moment.
-    async fn truncate_log_after_forget(&self) -> Result<(), StoreError> {
+    async fn truncate_log_after_forget(&self) -> StoreResult<()> {
         for _ in 0..TRUNCATE_TRIES_MAX {
             let path = self.dir.join(FILE_NAME);
             let checkpoint = move || {

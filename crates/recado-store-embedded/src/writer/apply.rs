@@ -19,7 +19,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use tokio::sync::oneshot;
 
 use crate::disk::SpaceGuard;
-use crate::index::{ActiveLease, Index, JobLocation, WaitingJob};
+use crate::index::{ActiveLease, Index, JobLocation, Phase, Slot};
 use crate::rows::{self, ATTEMPTS_COLUMN, JOB_COLUMNS, Result};
 use crate::store::audit_log::{PreparedSettlement, Recorder};
 use crate::writer::lock_space;
@@ -103,31 +103,16 @@ impl WriteTransaction<'_> {
 
     fn insert_job(&mut self, new: NewJob) -> Result<Enqueued> {
         let id = self.index.digest(new.id.as_str());
-        if let Some(place) = self.index.find(id) {
-            return self.answer_known(place, &new);
+        if let Some(seq) = self.index.row_of(id) {
+            return self.answer_known(seq, &new);
         }
         let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
-        let snapshot = JobSnapshot {
-            body_hash: new.body_hash,
-            job: new.into(),
-            state: SnapshotState::Waiting,
-            dead_letter: None,
-            queue_place: None,
-            audit: Vec::new(),
-            archived: 0,
-        };
-        self.insert_snapshot(id, &snapshot)?;
+        let body_hash = new.body_hash;
+        self.insert_snapshot(id, &JobSnapshot::new(new.into(), body_hash, SnapshotState::Waiting))?;
         Ok(Enqueued::Accepted { status })
     }
 
-    fn answer_known(&self, place: JobLocation, new: &NewJob) -> Result<Enqueued> {
-        let (seq, leased) = match place {
-            JobLocation::Live(slot) => {
-                let seq = self.index.slots.get(slot).seq;
-                (seq, self.index.leases.contains_key(&seq))
-            }
-            JobLocation::Row(seq) => (seq, false),
-        };
+    fn answer_known(&self, seq: u64, new: &NewJob) -> Result<Enqueued> {
         let (hash, stored, due, spent): (Vec<u8>, String, i64, u32) = self
             .file
             .prepare_cached("SELECT bodyHash, status, dueAt, attemptsSpent FROM jobs WHERE seq = ?1")?
@@ -136,7 +121,7 @@ impl WriteTransaction<'_> {
             return Ok(Enqueued::Conflict);
         }
         let progress = Progress { attempts_spent: spent, ..Progress::default() };
-        let status = Status::parse(&stored).unwrap_or_else(|| match leased {
+        let status = Status::parse(&stored).unwrap_or_else(|| match self.index.leases.contains_key(&seq) {
             true => Status::Delivering,
             false => Status::waiting(&progress, Timestamp::from_millis(due), new.enqueued_at),
         });
@@ -177,7 +162,7 @@ impl WriteTransaction<'_> {
                         break;
                     }
                     let Some(held) = self.index.leases.get(&seq) else { break };
-                    let (slot, lost) = (held.slot, held.to_lost());
+                    let (slot, lost) = (held.slot, held.told.clone());
                     claimed.leases.push(self.lease_slot(slot, claim, Some(lost))?);
                 }
                 claimed.next_at = self.index.next_lease_end().map(|(at, _)| Timestamp::from_millis(at));
@@ -199,8 +184,13 @@ impl WriteTransaction<'_> {
         // One copy of each name in memory, however many jobs bear it.
         job.route = self.index.route(slot);
         job.company = self.index.company(slot);
-        let attempt = lost.as_ref().map_or(job.progress.attempts_started + 1, |lost| lost.attempt);
-        let provider = claim.provider.clone().or_else(|| lost.as_ref()?.provider.clone());
+        let told = LostLease {
+            attempt: lost.as_ref().map_or(job.progress.attempts_started + 1, |lost| lost.attempt),
+            claimed_at: claim.now,
+            worker: claim.worker.clone(),
+            provider: claim.provider.clone().or_else(|| lost.as_ref()?.provider.clone()),
+        };
+        let (attempt, expires_at) = (told.attempt, claim.lease_until.as_millis());
         self.execute(
             "INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
@@ -208,23 +198,14 @@ impl WriteTransaction<'_> {
                 fence.cast_signed(),
                 attempt,
                 claim.now.as_millis(),
-                claim.lease_until.as_millis(),
+                expires_at,
                 &*claim.worker,
                 claim.outlives_process,
-                provider.as_deref(),
+                told.provider.as_deref(),
             ],
         )?;
-        self.index.add_lease(ActiveLease {
-            slot,
-            fence,
-            attempt,
-            claimed_at: claim.now.as_millis(),
-            expires_at: claim.lease_until.as_millis(),
-            worker: claim.worker.clone(),
-            provider,
-            progress: job.progress,
-            attempts,
-        });
+        let progress = job.progress;
+        self.index.add_lease(ActiveLease { slot, fence, expires_at, told, progress, attempts });
         Ok(Lease {
             token: make_token(seq, fence),
             attempt,
@@ -307,12 +288,10 @@ impl WriteTransaction<'_> {
                 self.index.retire(held.slot);
                 self.index.ended.insert((ended_at, seq));
             }
-            Transition::RetryAt { at, ref attempt } => {
-                self.requeue(seq, &held, progress, at, Some(attempt), record)?
-            }
-            Transition::Postpone { until } => self.requeue(seq, &held, progress, until, None, record)?,
-            Transition::Release { at, ref lost } => {
-                self.requeue(seq, &held, progress, at, lost.as_ref(), record)?
+            Transition::RetryAt { at: due, .. }
+            | Transition::Postpone { until: due }
+            | Transition::Release { at: due, .. } => {
+                self.requeue(seq, &held, progress, due, settlement.transition.attempt(), record)?
             }
             Transition::Bury(burial) => self.bury(seq, &held, progress, burial, record)?,
         }
@@ -471,16 +450,9 @@ impl WriteTransaction<'_> {
         )?;
         let id = self.index.digest(redrive.id.as_str());
         self.index.forget_row(id);
-        let entry = WaitingJob {
-            id,
-            seq,
-            due,
-            expires,
-            company: self.index.company_key(&company),
-            lane: self.index.lane_key(&route),
-            priority,
-        };
-        let slot = self.index.insert(entry);
+        let (company, lane) = (self.index.company_key(&company), self.index.lane_key(&route));
+        let slot =
+            self.index.insert(Slot { id, seq, due, expires, company, lane, priority, phase: Phase::Free });
         self.wake_route(self.index.route(slot));
         self.write_audit(Some(seq), &redrive.audit)?;
         self.enqueue_follow_ups(redrive.follow_ups)?;

@@ -7,9 +7,8 @@
 //! of something, not even by a claim, before it is on disk.
 
 use std::fs::File;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use recado_core::RouteName;
@@ -17,6 +16,7 @@ use recado_store::{StoreError, Wakes, Watcher};
 
 use crate::disk::StoreFiles;
 use crate::writer::RECOVERS;
+use crate::writer::queue_thread::QueueThread;
 use crate::writer::request::Change;
 
 /// Commits that may wait for the disk. More would only make groups smaller.
@@ -48,36 +48,8 @@ pub struct Commit {
     pub routes_to_wake: Vec<RouteName>,
 }
 
-#[derive(Debug)]
-pub struct FsyncThread {
-    commits: SyncSender<Commit>,
-    thread: JoinHandle<()>,
-}
-
-/// The thread has ended because an fsync failed.
-#[derive(Debug)]
-pub struct FsyncFailed;
-
-impl FsyncThread {
-    pub fn start(fsync_loop: FsyncLoop) -> std::io::Result<Self> {
-        let (commits, inbox) = sync_channel(WAITING_COMMITS_MAX);
-        let thread = std::thread::Builder::new()
-            .name("recado-fsync".to_owned())
-            .spawn(move || fsync_loop.run(&inbox))?;
-        Ok(FsyncThread { commits, thread })
-    }
-
-    /// Hands a commit over; its replies leave once it is on disk.
-    pub fn send(&self, commit: Commit) -> Result<(), FsyncFailed> {
-        self.commits.send(commit).map_err(|_| FsyncFailed)
-    }
-
-    /// Waits until all commits are answered.
-    pub fn join(self) {
-        drop(self.commits);
-        let _ = self.thread.join();
-    }
-}
+/// The replies of each commit in its queue leave once it is on disk. It ends when an fsync has failed.
+pub type FsyncThread = QueueThread<Commit>;
 
 pub struct FsyncLoop {
     pub log: File,
@@ -95,6 +67,10 @@ impl FsyncLoop {
     pub fn of_a_test(log: File) -> Self {
         let (wakes, watcher, failure_reason) = Default::default();
         FsyncLoop { log, files: None, wakes, callers: None, watcher, failure_reason }
+    }
+
+    pub fn start(self) -> std::io::Result<FsyncThread> {
+        QueueThread::start("recado-fsync", WAITING_COMMITS_MAX, move |inbox| self.run(&inbox))
     }
 
     fn run(&self, inbox: &Receiver<Commit>) {
@@ -182,7 +158,7 @@ mod tests {
     }
 
     fn start(log: File) -> FsyncThread {
-        FsyncThread::start(FsyncLoop::of_a_test(log)).unwrap()
+        FsyncLoop::of_a_test(log).start().unwrap()
     }
 
     #[test]
@@ -190,7 +166,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let fsync_thread = start(tempfile::tempfile().unwrap());
         for (needs_fsync, name) in [(true, "enqueue"), (false, "claim"), (true, "settle")] {
-            fsync_thread.send(commit(needs_fsync, name, &tell)).unwrap();
+            fsync_thread.queue.send(commit(needs_fsync, name, &tell)).unwrap();
         }
         fsync_thread.join();
         let told: Vec<_> = told.try_iter().collect();
@@ -203,15 +179,15 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let fsync_thread = start(File::from(OwnedFd::from(socket)));
-        fsync_thread.send(commit(false, "claim", &tell)).unwrap();
+        fsync_thread.queue.send(commit(false, "claim", &tell)).unwrap();
         assert_eq!(told.recv().unwrap(), ("claim", true), "leases alone need no fsync");
-        fsync_thread.send(commit(true, "enqueue", &tell)).unwrap();
+        fsync_thread.queue.send(commit(true, "enqueue", &tell)).unwrap();
         assert_eq!(told.recv().unwrap(), ("enqueue", false));
         drop(tell);
         while !fsync_thread.thread.is_finished() {
             std::thread::yield_now();
         }
         let late = commit(true, "late", &mpsc::channel().0);
-        assert!(fsync_thread.send(late).is_err(), "the writer hears that it must stop");
+        assert!(fsync_thread.queue.send(late).is_err(), "the writer hears that it must stop");
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, Lease, RouteName, Timestamp};
 
-use super::{Phase, State, StoredJob};
-use crate::{Claim, OLDEST_EVERY_JOBS, TenantFilter, TenantView, Turns};
+use super::{State, StoredJob};
+use crate::{Claim, OLDEST_EVERY_JOBS, SnapshotState, TenantFilter, TenantView, Turns};
 
 /// The order of turns on a route, and the statistics of its tenants.
 #[derive(Debug, Default)]
@@ -97,9 +97,7 @@ impl State {
     /// Adds the jobs that have become due, of one route or of all, to their rings in the order in which they did.
     pub fn mark_due(&mut self, route: Option<&RouteName>, now: Timestamp) {
         let due = |record: &&StoredJob| {
-            matches!(record.phase, Phase::Waiting)
-                && record.job.due_at <= now
-                && route.is_none_or(|route| record.job.route == *route)
+            record.waits() && record.job.due_at <= now && route.is_none_or(|route| record.job.route == *route)
         };
         let mut due: Vec<&StoredJob> = self.records.iter().filter(due).collect();
         due.sort_by_key(|record| (record.job.due_at, record.seq));
@@ -125,7 +123,7 @@ impl State {
     }
 
     pub fn tenants(&self, filter: &TenantFilter, now: Timestamp) -> Vec<TenantView> {
-        let live = |record: &&StoredJob| matches!(record.phase, Phase::Waiting | Phase::Leased(_));
+        let live = |record: &&StoredJob| record.state == SnapshotState::Waiting;
         let mut found: BTreeSet<(RouteName, CompanyId)> = BTreeSet::new();
         for StoredJob { job, .. } in self.records.iter().filter(live) {
             found.insert((job.route.clone(), job.company.clone()));
@@ -158,14 +156,14 @@ impl State {
             company,
             route,
         };
-        for StoredJob { job, phase, .. } in &self.records {
+        let live = self.records.iter().filter(|record| record.state == SnapshotState::Waiting);
+        for StoredJob { job, lease, .. } in live {
             if job.company == view.company && job.route == view.route {
-                match phase {
-                    Phase::Waiting if job.due_at <= now => view.queued += 1,
-                    Phase::Waiting => view.delayed += 1,
-                    Phase::Leased(_) => view.leased += 1,
-                    Phase::Ended { .. } | Phase::Dead => {}
-                }
+                *match lease {
+                    Some(_) => &mut view.leased,
+                    None if job.due_at <= now => &mut view.queued,
+                    None => &mut view.delayed,
+                } += 1;
             }
         }
         view

@@ -2,7 +2,7 @@
 
 use recado_core::{CompanyId, JobId, Timestamp};
 
-use super::{Phase, ReferenceStore};
+use super::ReferenceStore;
 use crate::{Claim, Claimed, Pick};
 
 /// A job that a claim may take.
@@ -43,12 +43,8 @@ impl ReferenceStore {
     pub fn restart(&self) {
         let mut state = self.state.lock();
         state.lanes.clear();
-        for record in &mut state.records {
-            if let Phase::Leased(held) = &mut record.phase
-                && !held.outlives_process
-            {
-                held.expires_at = Timestamp::from_millis(0);
-            }
-        }
+        let held = state.records.iter_mut().filter_map(|record| record.lease.as_mut());
+        held.filter(|held| !held.outlives_process)
+            .for_each(|held| held.expires_at = Timestamp::from_millis(0));
     }
 }

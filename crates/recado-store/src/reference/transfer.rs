@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use recado_core::{DeadLetter, Job, JobId, Lease, Status};
 
-use super::{Phase, ReferenceStore, State, StoredJob};
+use super::{ReferenceStore, State, StoredJob};
 use crate::{
     Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState, StoreError, StoreResult, Transfer,
 };
@@ -17,7 +17,7 @@ impl State {
         let mut known = Vec::new();
         if let Some(at) = self.position(&job.id) {
             let is_discarded =
-                matches!(self.records[at].phase, Phase::Ended { status: Status::Discarded, .. });
+                matches!(self.records[at].state, SnapshotState::Ended { status: Status::Discarded, .. });
             if !is_discarded || state != SnapshotState::Dead {
                 return Adopted::Known;
             }
@@ -25,15 +25,9 @@ impl State {
             known = self.trail.reassign(gone.seq, seq);
         }
         self.last_seq = seq;
-        let phase = match state {
-            SnapshotState::Waiting => Phase::Waiting,
-            SnapshotState::Dead => Phase::Dead,
-            SnapshotState::Ended { status, at, answer } => Phase::Ended { status, at, answer },
-        };
-        self.records.push(StoredJob { seq, job, body_hash, phase });
-        if let Some(entry) = dead_letter {
-            self.insert_dead_letter(DeadLetter { checksum, ..entry }, queue_place);
-        }
+        let dead_letter =
+            dead_letter.map(|entry| (self.dead_number(queue_place), DeadLetter { checksum, ..entry }));
+        self.records.push(StoredJob { dead_letter, ..StoredJob::new(seq, job, body_hash, state) });
         for (nth, event) in audit.into_iter().enumerate().filter(|(_, event)| !known.contains(event)) {
             match nth < archived {
                 true => self.trail.append_archived(seq, event),
@@ -45,19 +39,9 @@ impl State {
 
     pub fn snapshot(&self, record: &StoredJob) -> JobSnapshot {
         JobSnapshot {
-            job: record.job.clone(),
-            body_hash: record.body_hash,
-            state: match &record.phase {
-                Phase::Waiting | Phase::Leased(_) => SnapshotState::Waiting,
-                Phase::Dead => SnapshotState::Dead,
-                Phase::Ended { status, at, answer } => {
-                    SnapshotState::Ended { status: *status, at: *at, answer: answer.clone() }
-                }
-            },
-            dead_letter: self.dead_letter(&record.job.id).cloned(),
-            queue_place: None,
+            dead_letter: record.dead_letter.clone().map(|(_, entry)| entry),
             audit: self.trail.events_of(record.seq),
-            archived: 0,
+            ..JobSnapshot::new(record.job.clone(), record.body_hash, record.state.clone())
         }
     }
 }
@@ -68,7 +52,7 @@ impl Transfer for ReferenceStore {
         let State { records, trail, .. } = &mut *self.state.lock();
         let before = records.len();
         records.retain(|record| {
-            let goes = matches!(record.phase, Phase::Ended { .. }) && ids.contains(&record.job.id);
+            let goes = matches!(record.state, SnapshotState::Ended { .. }) && ids.contains(&record.job.id);
             if goes {
                 trail.forget(record.seq);
             }
