@@ -13,7 +13,33 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::values::named_enum::named_enum;
 use crate::values::time::Timestamp;
+
+named_enum! {
+    /// Which bound is reached.
+    pub enum LimitKind {
+        /// The provider's rate.
+        Rate = "rate",
+        CompanyRate = "companyRate",
+        /// The provider asked for quiet.
+        Quiet = "quiet",
+        /// Deliveries to the provider at the same time.
+        Slots = "slots",
+        CompanySlots = "companySlots",
+        /// The store did not say.
+        Store = "store",
+    }
+}
+
+named_enum! {
+    /// The subject of a person's pause.
+    pub enum PauseScope {
+        Company = "company",
+        Route = "route",
+        Provider = "provider",
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {

@@ -72,7 +72,7 @@ impl Files {
 }
 
 /// This process's part in the trail.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AuditArchive {
     terms: Option<TrailTerms>,
     /// One at a time: archiving, erasing, or reading the progress of both sides.
@@ -134,11 +134,7 @@ enum Reach {
 
 impl AuditArchive {
     pub fn new(terms: Option<TrailTerms>) -> Self {
-        AuditArchive { terms, files: Mutex::default(), progress: parking_lot::Mutex::default() }
-    }
-
-    fn progress(&self) -> parking_lot::MutexGuard<'_, ArchiveProgress> {
-        self.progress.lock()
+        AuditArchive { terms, ..AuditArchive::default() }
     }
 }
 
@@ -168,7 +164,7 @@ impl AuditTrail {
             false => None,
         };
         let stored = stored.and_then(|state| state.whole_until);
-        let mut progress = self.archive.progress();
+        let mut progress = self.archive.progress.lock();
         let whole_until = match progress.reach {
             // The entry is written only now and then; or this node lost its place, and does not know yet.
             Reach::Here { whole_until } => stored.max(Some(whole_until)),

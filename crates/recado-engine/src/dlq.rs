@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use recado_core::RouteName;
-use recado_store::Store;
+use recado_core::{AuditEvent, AuditKind, RouteName, Timestamp};
+use recado_store::{DeadLetterFilter, Store};
 use tokio::sync::Notify;
 
 use crate::admission::gate::Gate;
@@ -26,6 +26,18 @@ use crate::dlq::auto_replay::AutoReplay;
 use crate::environment::Environment;
 use crate::metrics::dead_letter_rate::DeadLetterRate;
 use crate::notify::Notifier;
+
+/// Makes a record about all dead letters that a filter lets through.
+pub(crate) fn about_entries(
+    filter: &DeadLetterFilter,
+    id: &str,
+    kind: AuditKind,
+    now: Timestamp,
+) -> AuditEvent {
+    let route = filter.route.as_ref().map_or("*", |route| route.as_str());
+    let company_id = filter.company.as_ref().map(|company| company.as_str().into());
+    AuditEvent { company_id, ..AuditEvent::claim(id, route, kind, now) }
+}
 
 /// Terms of the dead letter queue.
 #[derive(Clone, Debug)]

@@ -1,6 +1,5 @@
 //! Acts on endpoints: add, change, switch on, try out, remove.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -169,19 +168,16 @@ impl EndpointAdmin {
 }
 
 fn kinds(names: &[String], faults: &mut Faults) -> Vec<EventKind> {
-    let mut seen = BTreeSet::new();
     let known: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let mut kinds = Vec::new();
     for (index, name) in names.iter().enumerate() {
         match EventKind::parse(name) {
-            Some(kind) if seen.insert(kind.as_str()) => kinds.push(kind),
-            Some(_) => {}
-            None => fault(
-                faults,
-                &format!("/events/{index}"),
-                format!("is not an event; write one of {}", known.join(", ")),
-            )
-            .unwrap_or_default(),
+            Some(kind) if kinds.contains(&kind) => {}
+            Some(kind) => kinds.push(kind),
+            None => {
+                let message = format!("is not an event; write one of {}", known.join(", "));
+                fault::<()>(faults, &format!("/events/{index}"), message);
+            }
         }
     }
     kinds

@@ -14,6 +14,7 @@ use recado_transport::TransportKind;
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use crate::accept::Intake;
 use crate::admission::breaker::Source;
@@ -85,7 +86,6 @@ pub struct Parts {
     /// That transport, if there is one.
     pub webhook: Option<Arc<Webhook>>,
     pub accounts: Accounts,
-    pub tenants: Tenants,
     /// Protection of providers; one that is not here has its routes' concurrency and nothing else.
     pub providers: BTreeMap<Box<str>, ProviderTerms>,
     /// The store's values that all nodes share.
@@ -112,7 +112,7 @@ impl Parts {
         clock: Arc<dyn Clock>,
         random: impl Into<Arc<Random>>,
     ) -> Self {
-        let endpoints = Arc::new(EndpointRegistry::new(clock.clone()));
+        let endpoints = Arc::new(EndpointRegistry::new(store.clone(), clock.clone()));
         let accounts = Accounts::new(store.clone(), clock.clone());
         Parts {
             store,
@@ -121,7 +121,6 @@ impl Parts {
             endpoints,
             webhook: None,
             accounts,
-            tenants: Tenants::default(),
             providers: BTreeMap::new(),
             found: Vec::new(),
             info: NodeInfo::default(),
@@ -141,10 +140,8 @@ impl Parts {
         for namespace in gate::NAMESPACES {
             self.found.push((namespace, self.store.kv_list(namespace, now).await?));
         }
-        let kv: Arc<dyn KeyValue> = self.store.clone();
-        self.endpoints.connect(&kv);
-        self.endpoints.reload().await?;
-        self.accounts.reload().await
+        self.endpoints.cache.reload().await?;
+        self.accounts.marked.reload().await
     }
 }
 
@@ -244,12 +241,7 @@ impl Engine {
     pub async fn stop_by(&self, deadline: Instant) -> Result<(), StopError> {
         let lifecycle = &self.env.lifecycle;
         lifecycle.stopping.cancel();
-        let work_ends = async {
-            lifecycle.duties.close();
-            lifecycle.duties.wait().await;
-            lifecycle.deliveries.close();
-            lifecycle.deliveries.wait().await;
-        };
+        let work_ends = all_end([&lifecycle.duties, &lifecycle.deliveries]);
         if tokio::time::timeout_at(deadline, work_ends).await.is_err() {
             tracing::warn!(
                 running = self.attempts.leases.running_count(),
@@ -257,13 +249,7 @@ impl Engine {
             );
         }
         lifecycle.stopped.cancel();
-        let rest_ends = async {
-            lifecycle.duties.wait().await;
-            lifecycle.deliveries.close();
-            lifecycle.deliveries.wait().await;
-            lifecycle.heartbeat.close();
-            lifecycle.heartbeat.wait().await;
-        };
+        let rest_ends = all_end([&lifecycle.duties, &lifecycle.deliveries, &lifecycle.heartbeat]);
         if tokio::time::timeout_at(last_step(deadline), rest_ends).await.is_err() {
             tracing::warn!(
                 "The store did not take all that a stop writes down; other nodes find out by themselves"
@@ -326,14 +312,14 @@ impl Rooms {
 
 /// Makes the rooms, lower ones first.
 fn wire(parts: Parts) -> Rooms {
-    let Parts { store, settings, endpoints, tenants, accounts, clock, random, .. } = parts;
+    let Parts { store, settings, endpoints, accounts, clock, random, .. } = parts;
     let (kv, audit_log): (Arc<dyn KeyValue>, Arc<dyn AuditLog>) = (store.clone(), store.clone());
     let routes = parts.routes.with_unknown(settings.dead_letter_ttl, settings.crashes_max);
     let metrics = Arc::new(Metrics::new(routes.names(), clock.clone()));
     let env = Arc::new(Environment {
         node: settings.node.clone(),
         jobs: InstrumentedStore::new(store.clone(), metrics.clone()),
-        traces: Traces::new(parts.tracer, random.clone()),
+        traces: Traces { tracer: parts.tracer, random: random.clone() },
         lifecycle: Arc::default(),
         metrics: metrics.clone(),
         routes,
@@ -342,7 +328,6 @@ fn wire(parts: Parts) -> Rooms {
     });
     let rate = Arc::new(DeadLetterRate::new(kv.clone(), env.clock.clone()));
 
-    endpoints.connect(&kv);
     let webhooks = env.routes.iter().filter(|route| route.has_transport(TransportKind::Webhook));
     let callback_route = webhooks.min_by_key(|route| route.name.as_str() != "webhook");
     let notifier = Arc::new(Notifier {
@@ -360,7 +345,7 @@ fn wire(parts: Parts) -> Rooms {
     let gate = Arc::new(Gate {
         env: env.clone(),
         providers: providers_of(&env.routes, &parts.providers),
-        tenants,
+        tenants: Tenants::default(),
         route_controls: env.routes.iter().map(route_control).collect(),
         deferrals: Deferrals::default(),
         changed: Notify::new(),
@@ -370,7 +355,6 @@ fn wire(parts: Parts) -> Rooms {
             clock: env.clock.clone(),
             lifecycle: env.lifecycle.clone(),
         }),
-        kv: kv.clone(),
         notifier: notifier.clone(),
     });
 
@@ -441,6 +425,15 @@ fn wire(parts: Parts) -> Rooms {
         settings,
         store,
         env,
+    }
+}
+
+/// Waits until all tasks have ended, one group after the other: those of a later group may have been started by an
+/// earlier one.
+async fn all_end(groups: impl IntoIterator<Item = &TaskTracker>) {
+    for tasks in groups {
+        tasks.close();
+        tasks.wait().await;
     }
 }
 

@@ -38,16 +38,28 @@ impl Lifecycle {
         self.stopping.run_until_cancelled(tokio::time::sleep(time)).await.is_some()
     }
 
+    /// Rests after a round of a duty, as long as the round says; returns false when a stop begins meanwhile or the store has
+    /// failed for good. After a round that failed it logs `complaint` and rests for `retry`.
+    pub async fn rest_after(
+        &self,
+        round: Result<Duration, StoreError>,
+        retry: Duration,
+        complaint: &str,
+    ) -> bool {
+        let wait = match round.map_err(|error| self.check(error)) {
+            Ok(wait) => wait,
+            Err(StoreError::Broken(_)) => return false,
+            Err(error) => {
+                tracing::warn!(%error, "{complaint}");
+                retry
+            }
+        };
+        self.rest(wait).await
+    }
+
     /// Runs work that a stop waits for until its grace is over.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let stopped = self.stopped.clone();
-        let work = Box::pin(work);
-        self.deliveries.spawn(async move {
-            tokio::select! {
-                () = work => {}
-                () = stopped.cancelled() => {}
-            }
-        });
+        self.deliveries.spawn(self.stopped.clone().run_until_cancelled_owned(Box::pin(work)));
     }
 
     /// Runs a delivery like [`Lifecycle::spawn`], and counts it as abandoned when the grace ends first.

@@ -49,7 +49,7 @@ pub struct Notifier {
 impl Notifier {
     /// Returns true if an event may have receivers beside the live stream.
     pub(crate) fn has_receivers(&self) -> bool {
-        !self.endpoints.is_empty() || self.notices.has_channels()
+        !self.endpoints.cache.is_empty() || !self.notices.channels.is_empty()
     }
 
     /// Makes the notice of an event to a channel, or to the default one.
@@ -86,12 +86,8 @@ impl Notifier {
         self.notify_channels(&[], event, now).await;
     }
 
-    /// Sends an alert's event to endpoints and to the channels for alerts.
-    pub(crate) async fn notify_alert(&self, event: &Event, now: Timestamp) {
-        self.notify_channels(&self.notices.alerts, event, now).await;
-    }
-
-    async fn notify_channels(&self, channels: &[Box<str>], event: &Event, now: Timestamp) {
+    /// Sends an event to endpoints and to these channels, or to the default one where none is named.
+    pub(crate) async fn notify_channels(&self, channels: &[Box<str>], event: &Event, now: Timestamp) {
         let mut jobs = self.callbacks(event, now);
         jobs.extend(self.channel_notices(channels, event, now));
         if jobs.is_empty() {
@@ -143,8 +139,8 @@ impl Synced for Notifier {
 
     async fn sync(&self, namespace: Namespace) -> Result<SyncResult, StoreError> {
         match namespace {
-            endpoints::NAMESPACE => self.endpoints.reload().await?,
-            _ => self.accounts.reload().await?,
+            endpoints::NAMESPACE => self.endpoints.cache.reload().await?,
+            _ => self.accounts.marked.reload().await?,
         }
         Ok(SyncResult::default())
     }

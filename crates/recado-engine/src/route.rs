@@ -83,12 +83,6 @@ pub struct Routes {
     unknown: Arc<Terms>,
 }
 
-impl Default for Routes {
-    fn default() -> Self {
-        Routes::new([])
-    }
-}
-
 impl Routes {
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
         let by_name = routes.into_iter().map(|route| (route.name.clone(), Arc::new(route))).collect();

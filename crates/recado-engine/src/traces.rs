@@ -106,15 +106,11 @@ impl<'a> From<&'a Verdict> for AttemptSummary<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Traces {
     /// Absent where no traces are recorded.
-    tracer: Option<Arc<dyn Tracer>>,
-    random: Arc<Random>,
+    pub tracer: Option<Arc<dyn Tracer>>,
+    pub random: Arc<Random>,
 }
 
 impl Traces {
-    pub fn new(tracer: Option<Arc<dyn Tracer>>, random: Arc<Random>) -> Self {
-        Traces { tracer, random }
-    }
-
     /// Counts of spans so far, by result.
     pub fn spans(&self) -> Option<Spans> {
         self.tracer.as_ref().map(|tracer| tracer.spans())

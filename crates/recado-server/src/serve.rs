@@ -79,7 +79,7 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     let settings = wiring::engine_settings(config, node());
     let info = NodeInfo { host: host().into(), listen: Some(address.to_string().into()) };
     refuse_in_move(config, &*store, &settings.node, &info, clock.now()).await?;
-    let Wiring { routes, endpoints, webhook } = Wiring::new(config)?;
+    let Wiring { routes, endpoints, webhook } = Wiring::new(config, store.clone())?;
     let mut parts = Parts::new(store.clone(), routes, settings, clock.clone(), Random::from_entropy());
     parts.info = info;
     parts.endpoints = endpoints;

@@ -10,7 +10,7 @@ use recado_engine::audit::TrailTerms;
 use recado_engine::duties::alerts::AlertTerms;
 use recado_engine::notify::endpoints::EndpointRegistry;
 use recado_engine::{Carrier, DeadLetterTerms, Route, Routes, Settings, SystemClock};
-use recado_store::Retention;
+use recado_store::{KeyValue, Retention};
 use recado_store_embedded::EmbeddedOptions;
 use recado_transport::{Evolution, Http, Sandbox, Transport};
 #[cfg(feature = "ses")]
@@ -34,8 +34,8 @@ pub struct Wiring {
 
 impl Wiring {
     /// Builds every transport and the routes that use them.
-    pub fn new(config: &Config) -> Result<Self, String> {
-        let endpoints = Arc::new(EndpointRegistry::new(Arc::new(SystemClock)));
+    pub fn new(config: &Config, kv: Arc<dyn KeyValue>) -> Result<Self, String> {
+        let endpoints = Arc::new(EndpointRegistry::new(kv, Arc::new(SystemClock)));
         for NoticeEndpoint { id, url, key } in &config.notice_endpoints {
             // Without a configured key, the signature is made with a random one.
             let key = key.clone().map_or_else(random_key, Ok)?;
@@ -188,6 +188,7 @@ fn months(keep: Duration) -> u32 {
 mod tests {
     use recado_config::Inputs;
     use recado_config::fault::Source;
+    use recado_store::reference::ReferenceStore;
 
     use super::*;
 
@@ -201,7 +202,7 @@ mod tests {
         let dead_letters = dead_letter_terms(&config);
         assert_eq!((dead_letters.max_size, dead_letters.auto_replay.len()), (50, 1));
         assert_eq!(alert_terms(&config).every, Duration::from_secs(30));
-        let names = Wiring::new(&config).unwrap().routes;
+        let names = Wiring::new(&config, Arc::new(ReferenceStore::default())).unwrap().routes;
         assert_eq!(names.usable_names(), config.usable_route_names());
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use recado_core::{AuditEvent, CompanyId, DeadLetter, Job, JobId, Payload, RouteName, Status, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::error::StoreResult;
 
@@ -89,17 +90,27 @@ impl JobFilter {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What dead letters have in common; what is given must all hold. A bulk act keeps it in its entry, so names and form are
+/// a stored format.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct DeadLetterFilter {
+    #[serde(rename = "companyId", skip_serializing_if = "Option::is_none")]
     pub company: Option<CompanyId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<RouteName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure_code: Option<Box<str>>,
     /// The reason contains this, without regard to case.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Box<str>>,
     /// Moved to the queue at or after this.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Moved to the queue before this.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 

@@ -8,6 +8,8 @@ use crate::dlq::DeadLetterFilter;
 use crate::format::components;
 use crate::format::read::{Body, Faults};
 
+pub use recado_core::bulk::{BulkAct, BulkState, CanaryState};
+
 /// Entries a second at most, and by default.
 pub const RATE_MAX: u32 = 1_000;
 pub const RATE_DEFAULT: u32 = 50;
@@ -128,17 +130,11 @@ impl BulkRequest {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum BulkAct {
-    Replay,
-    Discard,
-}
-
 /// Answer to a dry run: nothing was touched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkCount {
+    #[schema(value_type = components::BulkAct)]
     pub act: BulkAct,
     pub dry_run: bool,
     pub total: u64,
@@ -162,33 +158,13 @@ pub struct BulkSample {
     pub moved_to_dlq_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum BulkState {
-    Running,
-    Done,
-    /// By a person, or because the canary died: `stoppedBecause` says.
-    Stopped,
-    /// None of the entries could be dealt with.
-    Failed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum CanaryState {
-    Starting,
-    /// On their way; the rest waits for them.
-    Waiting,
-    Delivered,
-    Died,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Canary {
     pub wanted: u32,
     #[schema(value_type = Vec<String>)]
     pub job_ids: Vec<JobId>,
+    #[schema(value_type = components::CanaryState)]
     pub state: CanaryState,
     /// Reason why they wait, if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,7 +184,9 @@ pub struct BulkFailure {
 #[serde(rename_all = "camelCase")]
 pub struct Bulk {
     pub id: Box<str>,
+    #[schema(value_type = components::BulkAct)]
     pub act: BulkAct,
+    #[schema(value_type = components::BulkState)]
     pub state: BulkState,
     pub filter: BulkFilter,
     #[serde(flatten)]

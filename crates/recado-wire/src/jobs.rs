@@ -1,5 +1,6 @@
 //! Jobs: enqueue, look at, list, cancel.
 
+use recado_core::limit::{LimitKind, PauseScope};
 use recado_core::{
     AttemptResult, Blame, Class, CompanyId, JobId, Payload, RouteName, Status, Timestamp, TraceParent,
 };
@@ -323,7 +324,8 @@ pub enum WaitingFor {
     },
     /// For a rate that is used up, a provider that asked for quiet, or a company's deliveries that are on their way.
     Limit {
-        code: LimitCode,
+        #[schema(value_type = components::LimitCode)]
+        code: LimitKind,
         why: String,
         /// The provider's words.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -333,7 +335,8 @@ pub enum WaitingFor {
     },
     /// For a person who paused its tenant, its route or its provider.
     Pause {
-        code: PauseCode,
+        #[schema(value_type = components::PauseCode)]
+        code: PauseScope,
         why: String,
         /// That person's words.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -346,31 +349,6 @@ pub enum WaitingFor {
     },
     /// For its turn: it is due, and others are before it or every slot is taken.
     Turn,
-}
-
-/// Bound that is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum LimitCode {
-    /// The provider's rate.
-    Rate,
-    CompanyRate,
-    /// The provider asked for quiet.
-    Quiet,
-    /// Deliveries to the provider at the same time.
-    Slots,
-    CompanySlots,
-    /// The store did not say whether it may go.
-    Store,
-}
-
-/// Subject of a person's pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum PauseCode {
-    Company,
-    Route,
-    Provider,
 }
 
 /// A dead letter that is out of the queue, and how it comes back.

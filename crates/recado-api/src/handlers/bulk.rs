@@ -4,10 +4,11 @@ use recado_core::DeadLetter;
 use recado_engine::dlq::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
 use recado_wire::bulk::{
     Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkProgress, BulkRequest, BulkSample,
-    BulkState, Canary, CanaryState,
+    Canary,
 };
 use recado_wire::dlq::DeadLetterFilter;
 
+use crate::handlers::dlq::store_filter;
 use crate::handlers::prelude::*;
 
 /// Entries that a dry run shows.
@@ -25,7 +26,7 @@ const SAMPLE_ENTRIES: usize = 10;
     )
 )]
 pub async fn replay(api: ApiState, actor: Actor, Json(asked): Json<BulkRequest>) -> ApiResult {
-    begin(api, bulk::BulkAct::Replay, actor, asked).await
+    begin(api, BulkAct::Replay, actor, asked).await
 }
 
 /// Give up every dead letter that a filter chooses, for a reason. A dry run only counts.
@@ -40,18 +41,18 @@ pub async fn replay(api: ApiState, actor: Actor, Json(asked): Json<BulkRequest>)
     )
 )]
 pub async fn discard(api: ApiState, actor: Actor, Json(asked): Json<BulkRequest>) -> ApiResult {
-    begin(api, bulk::BulkAct::Discard, actor, asked).await
+    begin(api, BulkAct::Discard, actor, asked).await
 }
 
-async fn begin(api: ApiState, act: bulk::BulkAct, actor: Actor, asked: BulkRequest) -> ApiResult {
+async fn begin(api: ApiState, act: BulkAct, actor: Actor, asked: BulkRequest) -> ApiResult {
     let words = asked.words().map(Into::into);
     let filter = read_filter(asked.filter);
     if asked.dry_run == Some(true) {
         let (total, sample) = api.engine.dlq.choose(&filter, SAMPLE_ENTRIES).await?;
         let sample = sample.into_iter().map(show_sample).collect();
-        return answer::ok(&BulkCount { act: show_act(act), dry_run: true, total, sample });
+        return answer::ok(&BulkCount { act, dry_run: true, total, sample });
     }
-    if act == bulk::BulkAct::Discard {
+    if act == BulkAct::Discard {
         if words.is_none() {
             return Err(ApiError::invalid_at("/reason", "is missing; say in words why they are given up"));
         }
@@ -120,37 +121,20 @@ fn no_such_bulk(id: &str) -> ApiError {
 
 fn read_filter(filter: BulkFilter) -> Chosen {
     let BulkFilter { entries, job_ids } = filter;
-    Chosen {
-        company_id: entries.company_id,
+    Chosen { entries: store_filter(entries), job_ids: job_ids.unwrap_or_default() }.without_repetitions()
+}
+
+fn show_filter(Chosen { entries, job_ids }: Chosen) -> BulkFilter {
+    let entries = DeadLetterFilter {
+        company_id: entries.company,
         route: entries.route,
         last_failure_code: entries.last_failure_code.map(Into::into),
         reason: entries.reason.map(Into::into),
         fingerprint: entries.fingerprint.map(Into::into),
         since: entries.since,
         until: entries.until,
-        job_ids: job_ids.unwrap_or_default(),
-    }
-    .without_repetitions()
-}
-
-fn show_filter(chosen: Chosen) -> BulkFilter {
-    let entries = DeadLetterFilter {
-        company_id: chosen.company_id,
-        route: chosen.route,
-        last_failure_code: chosen.last_failure_code.map(Into::into),
-        reason: chosen.reason.map(Into::into),
-        fingerprint: chosen.fingerprint.map(Into::into),
-        since: chosen.since,
-        until: chosen.until,
     };
-    BulkFilter { entries, job_ids: (!chosen.job_ids.is_empty()).then_some(chosen.job_ids) }
-}
-
-fn show_act(act: bulk::BulkAct) -> BulkAct {
-    match act {
-        bulk::BulkAct::Replay => BulkAct::Replay,
-        bulk::BulkAct::Discard => BulkAct::Discard,
-    }
+    BulkFilter { entries, job_ids: (!job_ids.is_empty()).then_some(job_ids) }
 }
 
 fn show_sample(entry: DeadLetter) -> BulkSample {
@@ -168,12 +152,7 @@ fn show_bulk(bulk: bulk::Bulk) -> Bulk {
     let canary = |canary: bulk::Canary| Canary {
         wanted: canary.wanted,
         job_ids: canary.job_ids,
-        state: match canary.state {
-            bulk::CanaryState::Starting => CanaryState::Starting,
-            bulk::CanaryState::Waiting => CanaryState::Waiting,
-            bulk::CanaryState::Delivered => CanaryState::Delivered,
-            bulk::CanaryState::Died => CanaryState::Died,
-        },
+        state: canary.state,
         waiting_for: canary.waiting_for,
     };
     let failure = |failure: bulk::BulkFailure| BulkFailure { job_id: failure.job_id, reason: failure.reason };
@@ -185,13 +164,8 @@ fn show_bulk(bulk: bulk::Bulk) -> Bulk {
         left: bulk.figures.left(),
     };
     Bulk {
-        act: show_act(bulk.act),
-        state: match bulk.state {
-            bulk::BulkState::Running => BulkState::Running,
-            bulk::BulkState::Done => BulkState::Done,
-            bulk::BulkState::Stopped => BulkState::Stopped,
-            bulk::BulkState::Failed => BulkState::Failed,
-        },
+        act: bulk.act,
+        state: bulk.state,
         filter: show_filter(bulk.filter),
         progress,
         failures: bulk.figures.failures.into_iter().map(failure).collect(),

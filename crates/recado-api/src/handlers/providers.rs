@@ -8,9 +8,9 @@ use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
 use recado_engine::admission::admin::PermitAnswer;
 use recado_engine::admission::provider::{CompanySlots, Pause, ProviderTerms, ProviderView};
-use recado_engine::{HoldCause, HoldReason, LimitKind, PauseScope, ProviderAct};
+use recado_engine::{HoldCause, HoldReason, ProviderAct};
 use recado_store::TenantFilter;
-use recado_wire::jobs::{LimitCode, PauseCode, WaitingFor};
+use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::{
     BreakerAction, BreakerLimits, BreakerRequest, FailureReport, PauseRequest, Paused, Permit, Provider,
     ProviderLimits, ProviderList, RateLimit, SuccessReport,
@@ -32,29 +32,10 @@ pub(crate) fn waiting_for(hold: HoldReason) -> WaitingFor {
     let HoldReason { by, why, said, until } = hold;
     match by {
         HoldCause::Breaker => WaitingFor::Breaker { why, said, until },
-        HoldCause::Limit(limit) => WaitingFor::Limit { code: limit_code(limit), why, said, until },
-        HoldCause::Pause(what, Pause { since, actor, .. }) => {
-            WaitingFor::Pause { code: pause_code(what), why, said, since: Some(since), actor }
+        HoldCause::Limit(code) => WaitingFor::Limit { code, why, said, until },
+        HoldCause::Pause(code, Pause { since, actor, .. }) => {
+            WaitingFor::Pause { code, why, said, since: Some(since), actor }
         }
-    }
-}
-
-fn limit_code(limit: LimitKind) -> LimitCode {
-    match limit {
-        LimitKind::Rate => LimitCode::Rate,
-        LimitKind::CompanyRate => LimitCode::CompanyRate,
-        LimitKind::Quiet => LimitCode::Quiet,
-        LimitKind::Slots => LimitCode::Slots,
-        LimitKind::CompanySlots => LimitCode::CompanySlots,
-        LimitKind::Store => LimitCode::Store,
-    }
-}
-
-fn pause_code(what: PauseScope) -> PauseCode {
-    match what {
-        PauseScope::Company => PauseCode::Company,
-        PauseScope::Route => PauseCode::Route,
-        PauseScope::Provider => PauseCode::Provider,
     }
 }
 
@@ -226,7 +207,7 @@ pub async fn success(
     OptionalJson(report): OptionalJson<SuccessReport>,
 ) -> ApiResult {
     let took = Duration::from_millis(report.took_ms.unwrap_or(0));
-    let view = api.engine.gate.record_call_success(&name, took);
+    let view = api.engine.gate.record_call(&name, Ok(took));
     show_or_refuse(&api, &name, view).await
 }
 
@@ -242,6 +223,6 @@ pub async fn failure(
     OptionalJson(report): OptionalJson<FailureReport>,
 ) -> ApiResult {
     let reason = given(report.reason.as_deref()).unwrap_or("a call reported to have failed");
-    let view = api.engine.gate.record_call_failure(&name, reason);
+    let view = api.engine.gate.record_call(&name, Err(reason));
     show_or_refuse(&api, &name, view).await
 }

@@ -90,7 +90,7 @@ struct Known {
 
 fn show_tenant(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
     let TenantTerms { weight, max_per_minute, paused, paused_since, paused_reason, paused_by } =
-        api.engine.gate.tenant_terms(company_id.as_str());
+        api.engine.gate.tenants.terms(company_id.as_str());
     let routes: Vec<_> = known.lanes.into_iter().map(|lane| show_route_stats(api, lane)).collect();
     Tenant {
         company_id,
@@ -125,7 +125,7 @@ async fn find(
             found.entry(company).or_default().dead = group.count;
         }
     }
-    let with_terms = engine.gate.tenants_with_terms().into_iter().filter(|_| terms_matter);
+    let with_terms = engine.gate.tenants.all().into_iter().filter(|_| terms_matter);
     for name in with_terms.filter(|name| company.as_ref().is_none_or(|wanted| wanted == name)) {
         found.entry(name).or_default();
     }

@@ -135,7 +135,7 @@ pub fn attempts<W: Write>(screen: &mut Screen<W>, attempts: &[Attempt]) -> io::R
 
 #[cfg(test)]
 mod tests {
-    use recado_wire::jobs::{LimitCode, PauseCode};
+    use recado_core::limit::{LimitKind, PauseScope};
 
     use super::*;
 
@@ -146,9 +146,9 @@ mod tests {
             WaitingFor::Breaker { why: "circuit breaker OPEN: down".to_owned(), said: None, until: Some(at) };
         assert_eq!(waits_for(&breaker), format!("waits: circuit breaker OPEN: down; until {at}"));
         let limit =
-            WaitingFor::Limit { code: LimitCode::Rate, why: "rate\x1b".to_owned(), said: None, until: None };
+            WaitingFor::Limit { code: LimitKind::Rate, why: "rate\x1b".to_owned(), said: None, until: None };
         assert_eq!(waits_for(&limit), "waits: rate\\u{1b}");
-        let code = PauseCode::Route;
+        let code = PauseScope::Route;
         let (why, said) = ("paused: audit".to_owned(), None);
         let pause = WaitingFor::Pause { code, why, said, since: None, actor: None };
         assert_eq!(waits_for(&pause), "waits for a person: paused: audit");

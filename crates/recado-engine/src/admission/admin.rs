@@ -12,7 +12,7 @@ use recado_core::{AuditEvent, AuditKind, CompanyId, Timestamp};
 use crate::admission::breaker::{BreakerFeedback, ControlChange};
 use crate::admission::control::Pause;
 use crate::admission::gate::Gate;
-use crate::admission::hold_reason::words;
+use crate::admission::hold_reason::HoldReason;
 use crate::admission::provider::{Provider, ProviderView, Refusal, RefusalReason, SlotOwner};
 use crate::admission::tenant_limits::{TenantTerms, TermsChange, TermsStep};
 use crate::error::Result;
@@ -135,15 +135,6 @@ impl Gate {
         Ok(true)
     }
 
-    pub fn tenant_terms(&self, company: &str) -> TenantTerms {
-        self.tenants.terms(company)
-    }
-
-    /// Companies that are treated in a way of their own.
-    pub fn tenants_with_terms(&self) -> Vec<CompanyId> {
-        self.tenants.all()
-    }
-
     /// Changes the named terms and nothing else, also when another operator changes something at the same
     /// time.
     pub async fn set_tenant(
@@ -171,14 +162,12 @@ impl Gate {
         let admitted = self.admit_elsewhere(provider).await;
         let state = provider.control.read(|control| control.breaker.state);
         let now = self.env.now();
-        Some(match admitted {
-            Ok(()) => PermitAnswer { permitted: true, state, reason: None, retry_after: None },
-            Err(Refusal { why, until }) => PermitAnswer {
-                permitted: false,
-                state,
-                reason: Some(words(&why)),
-                retry_after: until.map(|until| until.since(now)),
-            },
+        let hold = admitted.err().map(|refusal| HoldReason::new(&refusal));
+        Some(PermitAnswer {
+            permitted: hold.is_none(),
+            state,
+            retry_after: hold.as_ref().and_then(|hold| hold.until).map(|until| until.since(now)),
+            reason: hold.map(|hold| hold.why),
         })
     }
 
@@ -197,19 +186,13 @@ impl Gate {
         }
     }
 
-    /// Records that a permitted call succeeded. `None` when there is no such provider.
-    pub fn record_call_success(self: &Arc<Self>, name: &str, took: Duration) -> Option<ProviderView> {
-        self.record_call(name, BreakerFeedback::Succeeded(took))
-    }
-
-    /// Records that a permitted call failed. `None` when there is no such provider.
-    pub fn record_call_failure(self: &Arc<Self>, name: &str, reason: &str) -> Option<ProviderView> {
-        self.record_call(name, BreakerFeedback::Failed(reason.into()))
-    }
-
-    fn record_call(self: &Arc<Self>, name: &str, feedback: BreakerFeedback) -> Option<ProviderView> {
+    /// Records the result of a permitted call: the time that it took, or the reason why it failed. `None` when there is
+    /// no such provider.
+    pub fn record_call(self: &Arc<Self>, name: &str, result: Result<Duration, &str>) -> Option<ProviderView> {
         let provider = self.providers.get(name)?;
         let now = self.env.now();
+        let failed = |reason: &str| BreakerFeedback::Failed(reason.into());
+        let feedback = result.map_or_else(failed, BreakerFeedback::Succeeded);
         self.record_breaker_feedback(provider, feedback, now, now);
         Some(provider.view(now))
     }

@@ -2,7 +2,7 @@
 //!
 //! 1. A delivery ends, and its [`Permit`](super::gate::Permit) calls [`Gate::record_feedback`].
 //!    (A delivery to a receiver that users choose says nothing about the provider: `Gate::record_receiver_feedback`.)
-//! 2. [`Gate::record_breaker_feedback`] makes a [`ControlStep`] of it.
+//! 2. [`Gate::record_breaker_feedback`] makes a [`ControlChange`] of it.
 //! 3. [`ProviderControl::apply`] has the pure [`Breaker`] count the failure. The copy of this process changes at once, so
 //!    the next delivery here sees it.
 //! 4. [`SharedStore::enqueue_write`](crate::shared::value::SharedStore::enqueue_write) saves the step in the background, by
@@ -45,12 +45,7 @@ pub(crate) struct ProviderControl {
     pub paused: Option<Pause>,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct ControlStep {
-    pub at: Timestamp,
-    pub change: ControlChange,
-}
-
+/// A change of a provider's control.
 #[derive(Clone, Debug)]
 pub(crate) enum ControlChange {
     /// A delivery asks for the probe.
@@ -102,7 +97,7 @@ pub(crate) enum BreakerFeedback {
     Inconclusive,
 }
 
-/// The result of a [`ControlStep`].
+/// The result of a [`ControlChange`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ControlEffect {
     pub change: Option<BreakerChange>,
@@ -111,10 +106,11 @@ pub(crate) struct ControlEffect {
 }
 
 impl Replayable for ProviderControl {
-    type Step = ControlStep;
+    /// A change, and its time.
+    type Step = (ControlChange, Timestamp);
     type Effect = ControlEffect;
 
-    fn apply(&mut self, ControlStep { at, change }: &ControlStep) -> ControlEffect {
+    fn apply(&mut self, (change, at): &Self::Step) -> ControlEffect {
         let breaker = &mut self.breaker;
         let mut has_probe = false;
         let change = match change {
@@ -235,8 +231,7 @@ impl Gate {
     ) {
         let (gate, about) = (self.clone(), provider.clone());
         let on_saved = move |effect: ControlEffect| gate.on_breaker_change(&about, effect.change);
-        let step = ControlStep { at, change };
-        if self.shared.enqueue_write(&provider.control, step, on_saved) {
+        if self.shared.enqueue_write(&provider.control, (change, at), on_saved) {
             provider.changed.notify_waiters();
         }
     }
@@ -249,7 +244,7 @@ impl Gate {
         change: ControlChange,
         audit: &[AuditEvent],
     ) -> Result<ControlEffect, StoreError> {
-        let asked = [(&*provider.control, Some(ControlStep { at: self.env.now(), change }))];
+        let asked = [(&*provider.control, Some((change, self.env.now())))];
         let saved = self.shared.save_with_audit(&asked, &|_| audit.to_vec()).await?.pop();
         provider.changed.notify_waiters();
         let Some(saved) = saved else {

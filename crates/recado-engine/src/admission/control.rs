@@ -40,12 +40,6 @@ pub struct Pause {
 pub(crate) type SharedLimit = Arc<SharedValue<Limit>>;
 
 #[derive(Clone, Debug)]
-pub(crate) struct LimitStep {
-    pub at: Timestamp,
-    pub change: LimitChange,
-}
-
-#[derive(Clone, Debug)]
 pub(crate) enum LimitChange {
     Take(Rate, u32),
     /// Sends that were taken then are not wanted after all.
@@ -67,11 +61,12 @@ pub(crate) enum LimitChange {
 }
 
 impl Replayable for Limit {
-    type Step = LimitStep;
+    /// A change, and its time.
+    type Step = (LimitChange, Timestamp);
     /// The number that was got.
     type Effect = u32;
 
-    fn apply(&mut self, LimitStep { at, change }: &LimitStep) -> u32 {
+    fn apply(&mut self, (change, at): &Self::Step) -> u32 {
         match change {
             LimitChange::Take(rate, count) => return self.take(*rate, *count, *at),
             LimitChange::GiveBack(rate, count, taken_at) => self.return_unused(*rate, *count, *taken_at),

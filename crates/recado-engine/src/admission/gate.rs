@@ -18,14 +18,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use recado_core::limit::{Limit, Rate};
 use recado_core::{CompanyId, Failure, Job, RouteName, Timestamp, Verdict};
-use recado_store::{KeyValue, KvEntry, Namespace, StoreError, Turns};
+use recado_store::{KvEntry, Namespace, StoreError, Turns};
 use recado_transport::{Receiver, Transport};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::admission::breaker::{BreakerFeedback, DeliveryFeedback, PROVIDERS, Source};
 use crate::admission::control::{
-    LIMITS, LimitChange, LimitStep, RECEIVER_HOLDS, ROUTES, RouteControl, SharedLimit, TENANT_LIMITS,
+    LIMITS, LimitChange, RECEIVER_HOLDS, ROUTES, RouteControl, SharedLimit, TENANT_LIMITS,
 };
 use crate::admission::deferrals::Deferrals;
 use crate::admission::provider::{Admittance, Provider, Quotas, Refusal, SlotOwner};
@@ -50,14 +50,13 @@ pub struct Gate {
     pub(crate) env: Arc<Environment>,
     /// By name.
     pub(crate) providers: BTreeMap<Box<str>, Arc<Provider>>,
-    pub(crate) tenants: Tenants,
+    pub tenants: Tenants,
     /// Pauses, by route.
     pub(crate) route_controls: BTreeMap<RouteName, Arc<SharedValue<RouteControl>>>,
     pub(crate) deferrals: Deferrals,
     /// Wakes claimers when a pause, a hold, a tenant's terms or a breaker changed, here or on another node.
     pub(crate) changed: Notify,
     pub(crate) shared: Arc<SharedStore>,
-    pub(crate) kv: Arc<dyn KeyValue>,
     pub(crate) notifier: Arc<Notifier>,
 }
 
@@ -299,7 +298,7 @@ impl Gate {
         if draws.is_empty() {
             return Ok(vec![true; companies.len()]);
         }
-        let take = |draw: &RateDraw| LimitStep { at: now, change: LimitChange::Take(draw.rate, draw.wanted) };
+        let take = |draw: &RateDraw| (LimitChange::Take(draw.rate, draw.wanted), now);
         let asked: Vec<_> = draws.iter().map(|draw| (&*draw.limit, Some(take(draw)))).collect();
         let saved = self.shared.save(&asked).await?;
         drop(asked);
@@ -429,7 +428,7 @@ impl Gate {
 
     /// Changes a limit here at once, and saves the change in the background.
     pub(crate) fn change_limit(self: &Arc<Self>, limit: &SharedLimit, change: LimitChange, at: Timestamp) {
-        self.shared.enqueue_write(limit, LimitStep { at, change }, |_| {});
+        self.shared.enqueue_write(limit, (change, at), |_| {});
     }
 
     /// Takes in what a read that began at `read_at` found in a namespace, and wakes the tasks that wait for changes.
@@ -521,7 +520,7 @@ impl Synced for Arc<Gate> {
 
     async fn sync(&self, namespace: Namespace) -> Result<SyncResult, StoreError> {
         let (read_at, now) = (Instant::now(), self.env.now());
-        let entries = self.kv.kv_list(namespace, now).await?;
+        let entries = self.shared.kv.kv_list(namespace, now).await?;
         let synced = self.take_in(namespace, &entries, read_at, Source::AnotherNode);
         if namespace == tenant_limits::NAMESPACE && synced.changed {
             // Limits of companies that have terms only now were not taken in before.

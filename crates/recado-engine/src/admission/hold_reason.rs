@@ -10,6 +10,8 @@ use crate::admission::gate::Gate;
 use crate::admission::provider::{Provider, ProviderView, Refusal, RefusalReason};
 use crate::route::Route;
 
+pub use recado_core::limit::{LimitKind, PauseScope};
+
 /// The reason why due jobs do not go out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldReason {
@@ -29,45 +31,32 @@ pub enum HoldCause {
     Pause(PauseScope, Pause),
 }
 
-/// Which bound is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitKind {
-    /// The provider's rate.
-    Rate,
-    CompanyRate,
-    /// The provider asked for quiet.
-    Quiet,
-    /// Deliveries to the provider at the same time.
-    Slots,
-    CompanySlots,
-    /// The store did not say.
-    Store,
-}
-
-/// The subject of a person's pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseScope {
-    Company,
-    Route,
-    Provider,
-}
-
 impl HoldReason {
     pub(crate) fn new(Refusal { why, until }: &Refusal) -> Self {
-        let (by, said) = match why {
-            RefusalReason::Breaker { reason, .. } => (HoldCause::Breaker, reason.clone()),
+        let words = |said: &Option<Box<str>>| said.clone().unwrap_or_else(|| "no reason given".into());
+        let limit = |kind, why: &str| (HoldCause::Limit(kind), why.to_owned(), None);
+        let (by, why, said) = match why {
+            RefusalReason::Breaker { state, reason } => {
+                let why = format!("circuit breaker {}: {}", state.as_str(), words(reason));
+                (HoldCause::Breaker, why, reason.clone())
+            }
             RefusalReason::Paused(pause) => {
-                (HoldCause::Pause(PauseScope::Provider, pause.clone()), pause.reason.clone())
+                let by = HoldCause::Pause(PauseScope::Provider, pause.clone());
+                (by, format!("paused: {}", words(&pause.reason)), pause.reason.clone())
             }
-            RefusalReason::Rate => (HoldCause::Limit(LimitKind::Rate), None),
-            RefusalReason::Quiet(why) => {
-                (HoldCause::Limit(LimitKind::Quiet), Some(why.clone()).filter(|why| !why.is_empty()))
+            RefusalReason::Quiet(said) if !said.is_empty() => {
+                let why = format!("the provider asked for quiet: {said}");
+                (HoldCause::Limit(LimitKind::Quiet), why, Some(said.clone()))
             }
-            RefusalReason::Busy => (HoldCause::Limit(LimitKind::Slots), None),
-            RefusalReason::CompanyBusy => (HoldCause::Limit(LimitKind::CompanySlots), None),
-            RefusalReason::Store => (HoldCause::Limit(LimitKind::Store), None),
+            RefusalReason::Quiet(_) => limit(LimitKind::Quiet, "the provider asked for quiet"),
+            RefusalReason::Rate => limit(LimitKind::Rate, "the provider's rate is used up"),
+            RefusalReason::Busy => limit(LimitKind::Slots, "all slots are taken"),
+            RefusalReason::CompanyBusy => {
+                limit(LimitKind::CompanySlots, "the company has as many deliveries on their way as it may")
+            }
+            RefusalReason::Store => limit(LimitKind::Store, "the store did not answer"),
         };
-        HoldReason { by, why: words(why), said, until: *until }
+        HoldReason { by, why, said, until: *until }
     }
 
     /// Returns true if a wait for it is a deferral, and not just a wait for a turn.
@@ -84,8 +73,7 @@ impl HoldReason {
     fn pause(what: PauseScope, pause: Pause) -> Self {
         let whose = match what {
             PauseScope::Company => "tenant",
-            PauseScope::Route => "route",
-            PauseScope::Provider => "provider",
+            PauseScope::Route | PauseScope::Provider => what.as_str(),
         };
         let why = match &pause.reason {
             Some(reason) => format!("{whose} paused: {reason}"),
@@ -93,23 +81,6 @@ impl HoldReason {
         };
         let said = pause.reason.clone();
         HoldReason { by: HoldCause::Pause(what, pause), why, said, until: None }
-    }
-}
-
-pub(crate) fn words(why: &RefusalReason) -> String {
-    match why {
-        RefusalReason::Breaker { state, reason } => {
-            format!("circuit breaker {}: {}", state.as_str(), reason.as_deref().unwrap_or("no reason given"))
-        }
-        RefusalReason::Rate => "the provider's rate is used up".to_owned(),
-        RefusalReason::Quiet(why) if why.is_empty() => "the provider asked for quiet".to_owned(),
-        RefusalReason::Quiet(why) => format!("the provider asked for quiet: {why}"),
-        RefusalReason::Paused(pause) => {
-            format!("paused: {}", pause.reason.as_deref().unwrap_or("no reason given"))
-        }
-        RefusalReason::Busy => "all slots are taken".to_owned(),
-        RefusalReason::CompanyBusy => "the company has as many deliveries on their way as it may".to_owned(),
-        RefusalReason::Store => "the store did not answer".to_owned(),
     }
 }
 

@@ -7,7 +7,7 @@ use recado_core::limit::Quiet;
 use recado_core::{AuditEvent, AuditKind, CompanyId, Job, Timestamp};
 use recado_transport::Receiver;
 
-use crate::admission::control::{LimitChange, LimitStep, SharedLimit};
+use crate::admission::control::{LimitChange, SharedLimit};
 use crate::admission::gate::{Gate, ProviderTarget};
 use crate::admission::hold_reason::HoldReason;
 use crate::admission::provider::Provider;
@@ -111,7 +111,8 @@ impl Gate {
             return None;
         }
         let held = |target: &ProviderTarget| {
-            target.provider.receivers.held(&target.receiver_of(job)?, now)?.at_most(route.hold_max(), now)
+            let hold = target.provider.receivers.known_hold(&target.receiver_of(job)?)?;
+            hold.read(|hold| hold.quiet(now))?.at_most(route.hold_max(), now)
         };
         let held: Option<Vec<Quiet>> = targets.iter().map(held).collect();
         let first = held?.into_iter().min_by_key(|quiet| quiet.until)?;
@@ -148,7 +149,7 @@ impl Gate {
         let now = self.env.now();
         let found = self.found_holds(now).into_iter().find(|(hold, ..)| &*hold.id == id);
         let Some((hold, provider, limit)) = found else { return Ok(None) };
-        let step = LimitStep { at: now, change: LimitChange::Lift };
+        let step = (LimitChange::Lift, now);
         let audit = lifted(&hold, reason, actor, now);
         self.shared.save_with_audit(&[(&*limit, Some(step))], &|_| vec![audit.clone()]).await?;
         provider.changed.notify_waiters();

@@ -26,7 +26,7 @@ use crate::shared::value::SharedValue;
 pub use crate::admission::control::Pause;
 
 /// The terms that protect a provider, and others from it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProviderTerms {
     pub breaker: Option<BreakerTerms>,
     pub rate: Option<Rate>,
@@ -43,16 +43,8 @@ pub struct ProviderTerms {
 }
 
 impl ProviderTerms {
-    pub const fn plain(concurrency: usize) -> Self {
-        ProviderTerms {
-            breaker: None,
-            rate: None,
-            company_rate: None,
-            concurrency,
-            company_slots: CompanySlots::All,
-            receiver_concurrency: None,
-            adaptive: false,
-        }
+    pub fn plain(concurrency: usize) -> Self {
+        ProviderTerms { concurrency, ..ProviderTerms::default() }
     }
 
     /// Returns the most slots that one company can have; `None` where it can have them all.
@@ -71,8 +63,9 @@ impl ProviderTerms {
 }
 
 /// The number of a provider's slots that one company may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompanySlots {
+    #[default]
     All,
     AtMost(usize),
     /// As many as are still free: half of them for one company alone, a share for each of several, and always some

@@ -207,11 +207,6 @@ impl Receivers {
         self.known.lock().get(id).map(|state| state.hold.clone())
     }
 
-    /// Returns the hold on a receiver at `now`.
-    pub fn held(&self, id: &ReceiverId, now: Timestamp) -> Option<Quiet> {
-        self.known_hold(id)?.read(|hold| hold.quiet(now))
-    }
-
     /// Returns the values that hold receivers back, of all that are known.
     pub fn holds(&self) -> Vec<SharedLimit> {
         self.known.lock().values().map(|state| state.hold.clone()).collect()

@@ -137,7 +137,7 @@ impl AuditTrail {
                 Reach::Elsewhere
             }
         };
-        self.archive.progress().reach = reach;
+        self.archive.progress.lock().reach = reach;
         Ok(round)
     }
 

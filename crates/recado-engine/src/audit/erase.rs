@@ -15,16 +15,13 @@ use std::time::Duration;
 use recado_audit::{Identity, Subject};
 use recado_core::{AuditEvent, AuditKind, CompanyId, JobId, Status};
 use recado_observe::DeadLetterExit;
-use recado_store::{Cancelled, Discard, Discarded, JobFilter, PageRequest};
+use recado_store::{Cancelled, Discard, Discarded, JobFilter, JobView};
 
 use super::archiver::ArchiveRound;
-use super::follow_ups::{FoundJobs, in_notices, is_about, is_follow_up};
+use super::follow_ups::{FoundJobs, found_on_pages, in_notices, is_about, is_follow_up};
 use super::lease::ArchiverState;
 use super::{AuditTrail, on_files};
 use crate::error::{Result, TrailError};
-
-/// Jobs that are looked through at a time: they come with their payloads.
-const PAGE_JOBS: usize = 100;
 
 /// An order to erase.
 #[derive(Clone, Debug)]
@@ -80,6 +77,7 @@ impl AuditTrail {
         let count = |jobs: &FoundJobs, wanted: fn(Status) -> bool| {
             jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64
         };
+        let is_under_way = |status| status == Status::Delivering;
         let under_way = count(&jobs, is_under_way) + count(&follow_ups, is_under_way);
         match (under_way, count(&jobs, is_waiting)) {
             (0, 0) => {}
@@ -88,23 +86,17 @@ impl AuditTrail {
             (under_way, _) => return Ok(Erasing::JobsUnderWay(under_way)),
         }
         let mut erased = Erased::default();
-        for (id, status) in &jobs {
+        // Follow-ups are counted when they are forgotten, and not by what they were before.
+        let withdrawn = jobs.iter().map(|job| (job, 1)).chain(follow_ups.iter().map(|job| (job, 0)));
+        for ((id, status), counts) in withdrawn {
             if is_waiting(*status) {
                 match self.dlq.cancel(id, Some(&order.actor)).await? {
                     Cancelled::Refused(Status::Delivering) => return Ok(Erasing::JobsUnderWay(1)),
-                    Cancelled::Done => erased.jobs_cancelled += 1,
+                    Cancelled::Done => erased.jobs_cancelled += counts,
                     _ => {}
                 }
             }
-            erased.dead_letters_discarded += u64::from(self.discard_quietly(id, &order).await?);
-        }
-        for (id, status) in &follow_ups {
-            if is_waiting(*status)
-                && self.dlq.cancel(id, Some(&order.actor)).await? == Cancelled::Refused(Status::Delivering)
-            {
-                return Ok(Erasing::JobsUnderWay(1));
-            }
-            self.discard_quietly(id, &order).await?;
+            erased.dead_letters_discarded += counts * u64::from(self.discard_quietly(id, &order).await?);
         }
         let mut writer = self.archive.files.lock().await;
         loop {
@@ -174,15 +166,8 @@ impl AuditTrail {
                 return Ok(own.map(|view| (id, view.status)).into_iter().collect());
             }
         }
-        let (mut jobs, mut before) = (Vec::new(), None);
-        loop {
-            let page = self.store.jobs(filter.clone(), PageRequest { before, limit: PAGE_JOBS }, now).await?;
-            jobs.extend(page.items.into_iter().map(|view| (view.job.id, view.status)));
-            before = page.next;
-            if before.is_none() {
-                return Ok(jobs);
-            }
-        }
+        let read = |page| self.store.jobs(filter.clone(), page, now);
+        Ok(found_on_pages(read, |view: JobView| Some((view.job.id, view.status))).await?)
     }
 
     /// Discards a dead letter without an event: its person is to be forgotten.
@@ -207,8 +192,4 @@ fn is_over(status: Status) -> bool {
 
 fn is_waiting(status: Status) -> bool {
     matches!(status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked)
-}
-
-fn is_under_way(status: Status) -> bool {
-    status == Status::Delivering
 }

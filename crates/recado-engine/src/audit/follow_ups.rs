@@ -8,8 +8,8 @@
 //! Deliberately absent: what endpoints and channels were sent before.
 
 use recado_audit::{Identity, Subject};
-use recado_core::{CompanyId, Event, JobId, Payload, Status, event};
-use recado_store::{DeadLetterFilter, JobFilter, PageRequest};
+use recado_core::{CompanyId, DeadLetter, Event, JobId, Payload, Status, event};
+use recado_store::{DeadLetterFilter, JobFilter, JobView, Page, PageRequest, StoreError};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -53,42 +53,38 @@ impl AuditTrail {
         for filter in filters {
             for status in WITH_PAYLOAD {
                 let filter = JobFilter { status: Some(status), ..filter.clone() };
-                self.waiting_about(subject, filter, &mut found).await?;
+                let read = |page| self.store.jobs(filter.clone(), page, self.env.now());
+                let follow_up = |view: JobView| {
+                    let tells = is_follow_up(&view.job.id) && tells_of(&view.job.data, subject);
+                    tells.then_some((view.job.id, view.status))
+                };
+                found.extend(found_on_pages(read, follow_up).await?);
             }
-            self.dead_about(subject, filter, &mut found).await?;
+            let JobFilter { company, route, .. } = filter;
+            let filter = DeadLetterFilter { company, route, ..DeadLetterFilter::default() };
+            let read = |page| self.store.dead_letters(filter.clone(), page);
+            let follow_up = |entry: DeadLetter| {
+                let tells = is_follow_up(&entry.job_id) && tells_of(&entry.original_data, subject);
+                tells.then_some((entry.job_id, Status::Failed))
+            };
+            found.extend(found_on_pages(read, follow_up).await?);
         }
         Ok(found)
     }
+}
 
-    async fn waiting_about(&self, subject: &Subject, filter: JobFilter, found: &mut FoundJobs) -> Result<()> {
-        let mut before = None;
-        loop {
-            let page = PageRequest { before, limit: PAGE_JOBS };
-            let page = self.store.jobs(filter.clone(), page, self.env.now()).await?;
-            let views = page.items.into_iter().filter(|view| is_follow_up(&view.job.id));
-            let views = views.filter(|view| tells_of(&view.job.data, subject));
-            found.extend(views.map(|view| (view.job.id, view.status)));
-            before = page.next;
-            if before.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn dead_about(&self, subject: &Subject, filter: JobFilter, found: &mut FoundJobs) -> Result<()> {
-        let filter =
-            DeadLetterFilter { company: filter.company, route: filter.route, ..DeadLetterFilter::default() };
-        let mut before = None;
-        loop {
-            let page = PageRequest { before, limit: PAGE_JOBS };
-            let page = self.store.dead_letters(filter.clone(), page).await?;
-            let entries = page.items.into_iter().filter(|entry| is_follow_up(&entry.job_id));
-            let entries = entries.filter(|entry| tells_of(&entry.original_data, subject));
-            found.extend(entries.map(|entry| (entry.job_id, Status::Failed)));
-            before = page.next;
-            if before.is_none() {
-                return Ok(());
-            }
+/// Reads all pages of a list, and keeps of each item what `pick` finds in it.
+pub(super) async fn found_on_pages<T, F: Future<Output = Result<Page<T>, StoreError>>>(
+    read: impl Fn(PageRequest) -> F,
+    pick: impl Fn(T) -> Option<(JobId, Status)>,
+) -> Result<FoundJobs, StoreError> {
+    let (mut found, mut before) = (Vec::new(), None);
+    loop {
+        let page = read(PageRequest { before, limit: PAGE_JOBS }).await?;
+        found.extend(page.items.into_iter().filter_map(&pick));
+        before = page.next;
+        if before.is_none() {
+            return Ok(found);
         }
     }
 }

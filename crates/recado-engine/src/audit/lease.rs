@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use recado_core::Timestamp;
-use recado_store::{KeyValue, KvEntry, StoreError};
+use recado_store::{KeyValue, KvEntry, StoreError, StoreResult};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -62,14 +62,14 @@ impl ArchiverState {
     }
 
     /// Reads the state as the store has it.
-    pub async fn read(kv: &dyn KeyValue, now: Timestamp) -> Result<Option<Self>, StoreError> {
+    pub async fn read(kv: &dyn KeyValue, now: Timestamp) -> StoreResult<Option<Self>> {
         let entry = kv.kv_get(NAMESPACE, KEY, now).await?;
         entry.as_ref().map(parse).transpose()
     }
 }
 
 /// An entry that cannot be read must not be replaced: its marks would be lost.
-fn parse(entry: &KvEntry) -> Result<ArchiverState, StoreError> {
+fn parse(entry: &KvEntry) -> StoreResult<ArchiverState> {
     read_entry(entry).ok_or_else(|| {
         let words = "the entry of who archives cannot be read; was it written by a newer version?";
         StoreError::Unavailable(words.to_owned())
@@ -78,7 +78,7 @@ fn parse(entry: &KvEntry) -> Result<ArchiverState, StoreError> {
 
 impl AuditTrail {
     /// Takes the right to archive, or keeps it; `None` while another node has it.
-    pub(super) async fn take_lease(&self) -> Result<Option<ArchiverLease>, StoreError> {
+    pub(super) async fn take_lease(&self) -> StoreResult<Option<ArchiverLease>> {
         let now = self.env.now();
         let entry = self.store.kv_get(NAMESPACE, KEY, now).await?;
         let new = || ArchiverState {
@@ -93,10 +93,10 @@ impl AuditTrail {
         let (kv, node) = (self.store.clone(), self.env.node.clone());
         let terms = LeaderTerms { kv, node, namespace: NAMESPACE, length: HELD_FOR };
         let version = version_of(entry.as_ref());
-        let taken = terms.take(KEY, version, state, &mut self.archive.progress().watch);
+        let taken = terms.take(KEY, version, state, &mut self.archive.progress.lock().watch);
         let Some(mut lease) = taken else { return Ok(None) };
         let (reach, renewed) = {
-            let progress = self.archive.progress();
+            let progress = self.archive.progress.lock();
             (progress.reach, progress.renewed)
         };
         let whole_until = match reach {
@@ -112,24 +112,20 @@ impl AuditTrail {
         if needs_save && !self.save_lease(&mut lease).await? {
             return Ok(None);
         }
-        self.archive.progress().reach = Reach::Here { whole_until };
+        self.archive.progress.lock().reach = Reach::Here { whole_until };
         Ok(Some(lease))
     }
 
     /// Writes down how far the files are; returns true if this node still archives.
-    pub(super) async fn mark(
-        &self,
-        lease: &mut ArchiverLease,
-        whole_until: Timestamp,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn mark(&self, lease: &mut ArchiverLease, whole_until: Timestamp) -> StoreResult<bool> {
         lease.state.whole_until = Some(whole_until);
         self.save_lease(lease).await
     }
 
-    async fn save_lease(&self, lease: &mut ArchiverLease) -> Result<bool, StoreError> {
+    async fn save_lease(&self, lease: &mut ArchiverLease) -> StoreResult<bool> {
         let saved = lease.save(self.env.now()).await?;
         if saved {
-            self.archive.progress().renewed = Some(Instant::now());
+            self.archive.progress.lock().renewed = Some(Instant::now());
         }
         Ok(saved)
     }

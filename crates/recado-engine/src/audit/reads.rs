@@ -17,6 +17,7 @@ use recado_core::{AuditEvent, AuditKind, DeadLetter, Job, Timestamp};
 use recado_store::{DeadLetterFilter, PageRequest};
 
 use crate::audit::AuditTrail;
+use crate::dlq::about_entries;
 use crate::error::Result;
 
 /// Repetitions of a read that one record covers.
@@ -76,7 +77,8 @@ impl AuditTrail {
         let from = page.before.map(|before| format!(" below place {before}")).unwrap_or_default();
         let words =
             counted(page.limit as u64, "dead letter", "dead letters") + " shown" + &from + &chosen_by(filter);
-        self.record_read(self.about_letters(filter, AuditKind::PayloadRead, words, actor)).await
+        let audit = about_entries(filter, "", AuditKind::PayloadRead, self.env.now());
+        self.record_read(audit.reason(words).by(Some(actor))).await
     }
 
     /// Records that dead letters are exported with their payloads. How many there are is not known when it begins.
@@ -87,8 +89,8 @@ impl AuditTrail {
         actor: &str,
     ) -> Result<()> {
         let words = format!("Export as {format}{}", chosen_by(filter));
-        let audit = self.about_letters(filter, AuditKind::DeadLettersExported, words, actor);
-        Ok(self.store.record(vec![audit]).await?)
+        let audit = about_entries(filter, "", AuditKind::DeadLettersExported, self.env.now());
+        Ok(self.store.record(vec![audit.reason(words).by(Some(actor))]).await?)
     }
 
     /// Records that the audit records or jobs of one person are shown, if that is what the query asks for: a person is
@@ -107,22 +109,6 @@ impl AuditTrail {
             ..AuditEvent::claim(claim, "", AuditKind::PersonalDataRead, self.env.now())
         };
         self.record_read(audit.by(Some(actor))).await
-    }
-
-    fn about_letters(
-        &self,
-        filter: &DeadLetterFilter,
-        kind: AuditKind,
-        words: String,
-        actor: &str,
-    ) -> AuditEvent {
-        let route = filter.route.as_ref().map_or("*", |route| route.as_str());
-        AuditEvent {
-            company_id: filter.company.as_ref().map(|company| company.as_str().into()),
-            ..AuditEvent::claim("", route, kind, self.env.now())
-        }
-        .reason(words)
-        .by(Some(actor))
     }
 
     async fn record_read(&self, audit: AuditEvent) -> Result<()> {

@@ -76,6 +76,9 @@ enum At {
 /// Orders fresh records, and stays the same when one is archived.
 type Key = (Timestamp, u16, u64);
 
+/// Records of one side, and the place where it goes on if it has more.
+type SidePage = Result<(Vec<TrailRecord>, Option<At>), TrailError>;
+
 impl AuditTrail {
     /// A page of what is on record, from the store and the files.
     pub async fn search(&self, query: Query, place: Option<TrailPlace>) -> Result<TrailPage, TrailError> {
@@ -196,12 +199,7 @@ impl<'t> Walk<'t> {
     }
 
     /// The records in the files when the walk began.
-    async fn archived(
-        &self,
-        split: u64,
-        beyond: Option<u64>,
-        room: usize,
-    ) -> Result<(Vec<TrailRecord>, Option<At>), TrailError> {
+    async fn archived(&self, split: u64, beyond: Option<u64>, room: usize) -> SidePage {
         let mut query = Query { beyond, limit: room, ..self.query.clone() };
         if query.order == Order::NewestFirst && beyond.is_none() {
             query.beyond = split.checked_add(1);
@@ -218,13 +216,7 @@ impl<'t> Walk<'t> {
     }
 
     /// The records that were not in the files by then, wherever they are now.
-    async fn fresh(
-        &self,
-        trail: &AuditTrail,
-        split: u64,
-        beyond: Option<Key>,
-        room: usize,
-    ) -> Result<(Vec<TrailRecord>, Option<At>), TrailError> {
+    async fn fresh(&self, trail: &AuditTrail, split: u64, beyond: Option<Key>, room: usize) -> SidePage {
         let mut left = Nearest { found: BTreeMap::new(), order: self.query.order, beyond, room };
         for part in 0..trail.store.audit_parts() {
             let after = self.archived.get(&part).copied().unwrap_or(0);

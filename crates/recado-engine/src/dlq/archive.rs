@@ -50,33 +50,26 @@ const MOVED_TO: &str = "Moved to ";
 pub(crate) async fn run(dlq: Arc<DeadLetters>, archive: Arc<dyn Archive>) {
     // The hour of the last notice that it cannot be written.
     let mut told = None;
+    let complaint = "cannot look after the dead letter queue; trying again";
     loop {
-        let wait = match archive_batch(&dlq, &archive, &mut told).await {
-            Ok(true) => Duration::ZERO,
-            Ok(false) => LOOK_EVERY,
-            Err(StoreError::Broken(error)) => return dlq.env.lifecycle.fail_store(&error),
-            Err(error) => {
-                tracing::warn!(%error, "cannot look after the dead letter queue; trying again");
-                LOOK_EVERY
-            }
-        };
-        if !dlq.env.lifecycle.rest(wait).await {
+        let round = archive_batch(&dlq, &archive, &mut told).await;
+        if !dlq.env.lifecycle.rest_after(round, LOOK_EVERY, complaint).await {
             return;
         }
     }
 }
 
-/// Moves a batch of what is too much; returns true when there is more.
+/// Moves a batch of what is too much; returns the time until the next look.
 async fn archive_batch(
     dlq: &DeadLetters,
     archive: &Arc<dyn Archive>,
     told: &mut Option<i64>,
-) -> Result<bool, StoreError> {
+) -> Result<Duration, StoreError> {
     let (store, now) = (&dlq.store, dlq.env.now());
     let over = store.counts(now).await?.dead_letters.saturating_sub(dlq.terms.max_size);
     let wanted = usize::try_from(over).unwrap_or(usize::MAX).min(BATCH_ENTRIES);
     if wanted == 0 {
-        return Ok(false);
+        return Ok(LOOK_EVERY);
     }
     let mut entries: Vec<JobSnapshot> = Vec::with_capacity(wanted);
     for entry in store.oldest_dead_letters(wanted).await? {
@@ -86,7 +79,7 @@ async fn archive_batch(
         entries.into_iter().filter_map(|entry| line::write(&entry, None).map(|line| (entry, line))).unzip();
     if archived.is_empty() {
         // Every one of them is on its way: what cannot go now may be delivered.
-        return Ok(false);
+        return Ok(LOOK_EVERY);
     }
     let to = archive.clone();
     let written = tokio::task::spawn_blocking(move || to.append(&lines, now)).await;
@@ -94,7 +87,7 @@ async fn archive_batch(
         Ok(place) => place,
         Err(error) => {
             tell_of_failure(dlq, &error, told, now).await;
-            return Ok(false);
+            return Ok(LOOK_EVERY);
         }
     };
     let mut moved = 0;
@@ -118,7 +111,7 @@ async fn archive_batch(
         maxSize = dlq.terms.max_size,
         "The dead letter queue is full; the oldest entries were moved to the archive, and `recado dlq import` brings them back"
     );
-    Ok(over > wanted as u64)
+    Ok(if over > wanted as u64 { Duration::ZERO } else { LOOK_EVERY })
 }
 
 /// Once an hour is enough; nodes that share a store tell of the same event.

@@ -19,17 +19,16 @@ use recado_core::words::counted;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use recado_core::{
-    AuditEvent, AuditKind, CompanyId, DeadLetter, DeadLetterState, JobId, Payload, RouteName, Timestamp,
-};
+use recado_core::{AuditEvent, AuditKind, DeadLetter, DeadLetterState, JobId, Payload, Timestamp};
 use recado_store::{DeadLetterFilter, GroupBy, KvWrite, Namespace, PageRequest, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::dlq::DeadLetters;
+use crate::dlq::{DeadLetters, about_entries};
 use crate::error::{EngineError, Result};
 use crate::shared::entry::{Edit, EntryKey, read_entry, update_entry, version_of, write_entry, write_of};
 use crate::shared::leader::LeaderState;
 
+pub use recado_core::bulk::{BulkAct, BulkState, CanaryState};
 pub(crate) use run::run;
 
 pub const NAMESPACE: Namespace = Namespace::new("replays");
@@ -43,12 +42,6 @@ const ENDED_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Gentle enough for a provider that has just come back.
 pub const RATE_DEFAULT: u32 = 50;
-pub const RATE_MAX: u32 = 1_000;
-
-pub const CANARY_MAX: u32 = 100;
-
-/// Ids at most that one bulk act names.
-pub const JOB_IDS_MAX: usize = 1_000;
 
 /// Failures that are named; the rest is counted.
 pub const FAILURES_NAMED_MAX: usize = 20;
@@ -73,20 +66,8 @@ struct Slot {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Chosen {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub company_id: Option<CompanyId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub route: Option<RouteName>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_failure_code: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fingerprint: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
+    #[serde(flatten)]
+    pub entries: DeadLetterFilter,
     /// Only these, if any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub job_ids: Vec<JobId>,
@@ -103,54 +84,9 @@ impl Chosen {
 
     /// The store's filter. Entries that came after `now` were not there when the person chose.
     fn filter(&self, now: Timestamp) -> DeadLetterFilter {
-        DeadLetterFilter {
-            company: self.company_id.clone(),
-            route: self.route.clone(),
-            last_failure_code: self.last_failure_code.clone(),
-            reason: self.reason.clone(),
-            fingerprint: self.fingerprint.clone(),
-            since: self.since,
-            until: Some(self.until.map_or(now, |until| until.min(now))),
-        }
+        let until = self.entries.until.map_or(now, |until| until.min(now));
+        DeadLetterFilter { until: Some(until), ..self.entries.clone() }
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BulkAct {
-    Replay,
-    Discard,
-}
-
-impl BulkAct {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BulkAct::Replay => "replay",
-            BulkAct::Discard => "discard",
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BulkState {
-    Running,
-    Done,
-    /// By a person, or because the canary died.
-    Stopped,
-    /// None of the entries could be dealt with.
-    Failed,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CanaryState {
-    /// Not all of them are on their way yet.
-    Starting,
-    /// They are on their way, and the rest waits for them.
-    Waiting,
-    Delivered,
-    Died,
 }
 
 /// The first few, whose fate decides about the rest.
@@ -259,14 +195,9 @@ impl Bulk {
     }
 
     fn audit(&self, kind: AuditKind, words: String, now: Timestamp) -> AuditEvent {
-        let route = self.filter.route.as_ref().map_or("*", |route| route.as_str());
-        AuditEvent {
-            company_id: self.filter.company_id.as_ref().map(|company| company.as_str().into()),
-            bulk_id: Some(self.id.clone()),
-            ..AuditEvent::claim(&self.id, route, kind, now)
-        }
-        .reason(words)
-        .by(self.actor.as_deref())
+        let about = about_entries(&self.filter.entries, &self.id, kind, now);
+        let about = AuditEvent { bulk_id: Some(self.id.clone()), ..about };
+        about.reason(words).by(self.actor.as_deref())
     }
 
     fn ended_audit(&self, now: Timestamp) -> AuditEvent {
@@ -432,16 +363,14 @@ impl DeadLetters {
     pub async fn stop_bulk(&self, id: &str, actor: Option<&str>) -> Result<Option<Bulk>> {
         let now = self.env.now();
         let because = format!("stopped by {}", actor.unwrap_or("an operator"));
-        let updated = update_entry(&*self.store, entry_key(id), now, |bulk: Option<Bulk>| match bulk {
-            Some(mut bulk) if bulk.state == BulkState::Running => {
-                bulk.end(BulkState::Stopped, Some(because.clone()), now);
-                let (expires_at, audit) = (bulk.expires_at(), vec![bulk.ended_audit(now).by(actor)]);
-                Edit::Write { value: bulk, expires_at, audit, result: None }
-            }
-            other => Edit::Keep(other),
+        let updated = update_entry(&*self.store, entry_key(id), now, |bulk: Option<&Bulk>| {
+            let mut bulk = bulk.filter(|bulk| bulk.state == BulkState::Running)?.clone();
+            bulk.end(BulkState::Stopped, Some(because.clone()), now);
+            let (expires_at, audit) = (bulk.expires_at(), vec![bulk.ended_audit(now).by(actor)]);
+            Some(Edit { value: Some(bulk), expires_at, audit })
         });
         let updated = updated.await?;
-        let Some((stopped, _)) = updated.written else { return Ok(updated.result) };
+        let Some((stopped, _)) = updated.written else { return Ok(updated.found) };
         tracing::warn!(id, actor, "Bulk act on dead letters stopped by hand");
         self.bulk_changed.notify_waiters();
         Ok(Some(stopped))

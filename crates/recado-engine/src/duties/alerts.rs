@@ -69,6 +69,9 @@ struct AlertLease {
     state: AlertsState,
 }
 
+/// The lease of the alerts, while this node holds it.
+type HeldAlerts = Option<LeaderLease<AlertLease>>;
+
 impl LeaderState for AlertLease {
     fn holder(&self) -> Option<&str> {
         Some(&self.node)
@@ -94,22 +97,17 @@ impl AlertRunner {
 
     /// Measures until the engine stops.
     pub(crate) async fn run(self: Arc<Self>) {
-        let (mut held, mut watch) = (None, LeaseWatch::default());
-        while self.env.lifecycle.rest(self.terms.every).await {
-            match self.round(&mut held, &mut watch).await {
-                Ok(()) => {}
-                Err(StoreError::Broken(error)) => return self.env.lifecycle.fail_store(&error),
-                Err(error) => tracing::warn!(%error, "cannot look after the alerts; trying again"),
-            }
+        let (mut held, mut watch, every) = (None, LeaseWatch::default(), self.terms.every);
+        let mut goes_on = self.env.lifecycle.rest(every).await;
+        while goes_on {
+            let round = self.round(&mut held, &mut watch).await.map(|()| every);
+            let complaint = "cannot look after the alerts; trying again";
+            goes_on = self.env.lifecycle.rest_after(round, every, complaint).await;
         }
     }
 
     /// Measures once, if it is this node's turn.
-    async fn round(
-        &self,
-        held: &mut Option<LeaderLease<AlertLease>>,
-        watch: &mut LeaseWatch,
-    ) -> Result<(), StoreError> {
+    async fn round(&self, held: &mut HeldAlerts, watch: &mut LeaseWatch) -> Result<(), StoreError> {
         let shared = self.lease.kv.is_shared();
         if (shared || held.is_none()) && !self.take(held, watch).await? {
             return Ok(());
@@ -139,17 +137,13 @@ impl AlertRunner {
     }
 
     /// Returns true when it is this node's turn. What another node wrote is taken in.
-    async fn take(
-        &self,
-        held: &mut Option<LeaderLease<AlertLease>>,
-        watch: &mut LeaseWatch,
-    ) -> Result<bool, StoreError> {
+    async fn take(&self, held: &mut HeldAlerts, watch: &mut LeaseWatch) -> Result<bool, StoreError> {
         let now = self.env.now();
         let entry = self.lease.kv.kv_get(NAMESPACE, KEY, now).await?;
         let new = || AlertLease { node: Box::default(), until: now, state: AlertsState::default() };
         let state: AlertLease = entry.as_ref().and_then(read_entry).unwrap_or_else(new);
         let version = version_of(entry.as_ref());
-        if held.as_ref().is_some_and(|held| held.version() == version) {
+        if held.as_ref().is_some_and(|held| held.version == version) {
             return Ok(true);
         }
         *self.alerts.lock() = Alerts::restore(self.terms.config.clone(), state.state.clone());
@@ -168,7 +162,7 @@ impl AlertRunner {
     async fn tell(&self, change: &AlertChange, now: Timestamp) {
         let event = event(change);
         log(change);
-        self.notifier.notify_alert(&event, now).await;
+        self.notifier.notify_channels(&self.notifier.notices.alerts, &event, now).await;
         self.notifier.events.publish(event);
     }
 

@@ -17,18 +17,14 @@ const BATCH_EVERY: Duration = Duration::from_millis(20);
 
 /// Prunes the store until the engine stops.
 pub(crate) async fn run(env: Arc<Environment>, retention: Retention, dead_letter_ttl: Duration) {
-    let mut wait = ROUND_EVERY;
-    while env.lifecycle.rest(wait).await {
-        match env.jobs.prune(retention.clone(), env.now()).await {
-            Ok(pruned) => {
-                record_expired(&env, pruned.dead_letters, dead_letter_ttl);
-                wait = if pruned.more { BATCH_EVERY } else { ROUND_EVERY };
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot prune; trying again later");
-                wait = ROUND_EVERY;
-            }
-        }
+    let mut goes_on = env.lifecycle.rest(ROUND_EVERY).await;
+    while goes_on {
+        let pruned = env.jobs.prune(retention.clone(), env.now()).await;
+        let round = pruned.map(|pruned| {
+            record_expired(&env, pruned.dead_letters, dead_letter_ttl);
+            if pruned.more { BATCH_EVERY } else { ROUND_EVERY }
+        });
+        goes_on = env.lifecycle.rest_after(round, ROUND_EVERY, "cannot prune; trying again later").await;
     }
 }
 

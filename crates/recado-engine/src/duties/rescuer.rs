@@ -52,19 +52,13 @@ pub(crate) async fn run_orphaned(attempts: Arc<Attempts>) {
 
 /// Rests before the next sweep; returns false when the engine stops or the store has failed for good.
 async fn rest_after(attempts: &Attempts, swept: Result<Swept, StoreError>, longest: Duration) -> bool {
-    let wait = match swept {
-        Ok(Swept { all: false, .. }) => Duration::ZERO,
-        Ok(Swept { next_at, .. }) => next_at.map_or(longest, |at| at.since(attempts.env.now()).min(longest)),
-        Err(StoreError::Broken(error)) => {
-            attempts.env.lifecycle.fail_store(&error);
-            return false;
-        }
-        Err(error) => {
-            tracing::warn!(%error, "cannot look for abandoned jobs; trying again");
-            longest
-        }
-    };
-    attempts.env.lifecycle.rest(wait).await
+    let round = swept.map(|swept| match swept.next_at {
+        _ if !swept.all => Duration::ZERO,
+        Some(at) => at.since(attempts.env.now()).min(longest),
+        None => longest,
+    });
+    let complaint = "cannot look for abandoned jobs; trying again";
+    attempts.env.lifecycle.rest_after(round, longest, complaint).await
 }
 
 async fn sweep_orphaned(attempts: &Arc<Attempts>, lookout: &mut TakeoverGate) -> Result<Swept, StoreError> {

@@ -71,14 +71,11 @@ impl DeadLetterRate {
     async fn add(&self, hour: i64, count: u64) -> Result<(), StoreError> {
         let key = EntryKey { namespace: NAMESPACE, key: &hour.to_string() };
         let expires_at = Some(Timestamp::from_millis(hour * HOUR_MS).plus(KEPT));
-        update_entry(&*self.kv, key, self.clock.now(), |known: Option<u64>| Edit::Write {
-            value: known.unwrap_or(0) + count,
-            expires_at,
-            audit: Vec::new(),
-            result: (),
-        })
-        .await
-        .map(drop)
+        let adding = update_entry(&*self.kv, key, self.clock.now(), |known: Option<&u64>| {
+            let value = Some(known.copied().unwrap_or(0) + count);
+            Some(Edit { value, expires_at, audit: Vec::new() })
+        });
+        adding.await.map(drop)
     }
 
     /// Returns the dead letters of each of the last 24 hours, this one included; oldest first, by the hour's beginning.

@@ -73,18 +73,14 @@ impl InstrumentedStore {
     pub async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
         let following = routes_of(&redrive.follow_ups);
         let redriven = self.jobs.redrive(redrive).await?;
-        if redriven == Redriven::Done {
-            self.metrics.record_accepted(following.iter());
-        }
+        self.metrics.record_accepted(following.iter().filter(|_| redriven == Redriven::Done));
         Ok(redriven)
     }
 
     pub async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
         let following = routes_of(&discard.follow_ups);
         let discarded = self.jobs.discard(discard).await?;
-        if discarded == Discarded::Done {
-            self.metrics.record_accepted(following.iter());
-        }
+        self.metrics.record_accepted(following.iter().filter(|_| discarded == Discarded::Done));
         Ok(discarded)
     }
 }

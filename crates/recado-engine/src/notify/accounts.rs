@@ -9,13 +9,12 @@ use std::sync::Arc;
 use recado_core::{
     AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, EventOutcome, Failure, Job, Timestamp,
 };
-use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
+use recado_store::{KeyValue, Namespace, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::notify::notices::OURSELVES;
 use crate::shared::cache::{BelongsToCompany, NamespaceCache};
-use crate::shared::entry::{Edit, EntryKey, update_entry, write_entry, write_of};
 
 pub const NAMESPACE: Namespace = Namespace::new("accounts");
 
@@ -45,9 +44,7 @@ impl BelongsToCompany for Account {
 /// Every marked account, as this process knows them.
 #[derive(Debug)]
 pub struct Accounts {
-    marked: NamespaceCache<Account>,
-    kv: Arc<dyn KeyValue>,
-    clock: Arc<dyn Clock>,
+    pub(crate) marked: NamespaceCache<Account>,
 }
 
 fn key(provider: &str, company: &str) -> Box<str> {
@@ -56,11 +53,7 @@ fn key(provider: &str, company: &str) -> Box<str> {
 
 impl Accounts {
     pub(crate) fn new(kv: Arc<dyn KeyValue>, clock: Arc<dyn Clock>) -> Self {
-        Accounts { marked: NamespaceCache::new(NAMESPACE), kv, clock }
-    }
-
-    pub(crate) async fn reload(&self) -> Result<(), StoreError> {
-        self.marked.reload(&*self.kv, self.clock.now()).await
+        Accounts { marked: NamespaceCache::new(NAMESPACE, kv, clock) }
     }
 
     pub fn list(&self, company: Option<&str>) -> Vec<Arc<Account>> {
@@ -80,7 +73,7 @@ impl Accounts {
         failure: &Failure,
         words: &str,
     ) -> Option<(Account, Event)> {
-        let now = self.clock.now();
+        let now = self.marked.now();
         if self.is_marked(provider, job.company.as_str()) {
             return None;
         }
@@ -110,16 +103,11 @@ impl Accounts {
     }
 
     pub(crate) async fn mark(&self, account: Account) -> Result<(), StoreError> {
-        let now = self.clock.now();
         let key = key(&account.provider, account.company_id.as_str());
-        let audit =
-            act(AuditKind::AccountMarked, &account, OURSELVES, now).reason(account.reason.to_string());
-        let write = write_of(EntryKey { namespace: NAMESPACE, key: &key }, Some(&account), Some(0))?;
+        let audit = act(AuditKind::AccountMarked, &account, OURSELVES, self.marked.now());
+        let audit = vec![audit.reason(account.reason.to_string())];
         // One that another node marked meanwhile is read when that node's write is announced.
-        if let Some(version) = write_entry(&*self.kv, KvWrite { audit: vec![audit], ..write }, now).await? {
-            self.marked.keep(key, version, account);
-        }
-        Ok(())
+        self.marked.add(&key, account, audit).await.map(drop)
     }
 
     /// Takes the mark away because a delivery was accepted.
@@ -132,17 +120,8 @@ impl Accounts {
 
     /// Takes the mark away, and returns true when there was one.
     pub async fn remove_mark(&self, provider: &str, company: &str, actor: &str) -> Result<bool, StoreError> {
-        let (key, now) = (key(provider, company), self.clock.now());
-        let entry = EntryKey { namespace: NAMESPACE, key: &key };
-        let updated = update_entry(&*self.kv, entry, now, |account: Option<Account>| match account {
-            Some(account) => Edit::Remove {
-                audit: vec![act(AuditKind::AccountCleared, &account, actor, now)],
-                result: true,
-            },
-            None => Edit::Keep(false),
-        });
-        let was_marked = updated.await?.result;
-        self.marked.remove(&key);
+        let record = |account: &Account, now| act(AuditKind::AccountCleared, account, actor, now);
+        let was_marked = self.marked.remove(&key(provider, company), record).await?.is_some();
         if was_marked {
             tracing::info!(provider, companyId = company, actor, "Account works again");
         }

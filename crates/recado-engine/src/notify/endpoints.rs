@@ -4,14 +4,14 @@
 //! ten times in a row is switched off, one that says 410 at once; an operator switches it on again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
 use recado_core::random::UuidV7;
 use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Fault, Timestamp};
-use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
+use recado_store::{KeyValue, Namespace, StoreError};
 use recado_transport::Url;
 use recado_transport_webhook::{Endpoints, Secret, Target};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Clock;
 use crate::notify::notices::{NOTICES_COMPANY, OURSELVES};
 use crate::shared::cache::{BelongsToCompany, NamespaceCache};
-use crate::shared::entry::{Edit, EntryKey, read_entry, update_entry, write_entry, write_of};
 
 pub const NAMESPACE: Namespace = Namespace::new("endpoints");
 
@@ -234,36 +233,14 @@ pub enum EndpointError {
 /// All endpoints, as this process knows them.
 #[derive(Debug)]
 pub struct EndpointRegistry {
-    endpoints: NamespaceCache<Endpoint>,
+    pub(crate) cache: NamespaceCache<Endpoint>,
     /// The operator's own, for notices: no company's job can name them.
     fixed: RwLock<HashMap<Box<str>, Target>>,
-    clock: Arc<dyn Clock>,
-    /// The store, once the engine has one.
-    kv: OnceLock<Arc<dyn KeyValue>>,
 }
 
 impl EndpointRegistry {
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let (fixed, kv) = (RwLock::default(), OnceLock::new());
-        EndpointRegistry { endpoints: NamespaceCache::new(NAMESPACE), fixed, clock, kv }
-    }
-
-    /// Names the store that has the endpoints. Where other nodes write to it, it is asked before a delivery is told that
-    /// there is no such endpoint, or that it is switched off.
-    pub(crate) fn connect(&self, kv: &Arc<dyn KeyValue>) {
-        let _ = self.kv.set(kv.clone());
-    }
-
-    fn kv(&self) -> Result<&dyn KeyValue, StoreError> {
-        let kv = self.kv.get().ok_or_else(|| StoreError::Unavailable("it is not open yet".to_owned()))?;
-        Ok(&**kv)
-    }
-
-    /// Returns an endpoint as the store has it this moment, where other nodes write to it.
-    async fn ask_for(&self, id: &str) -> Result<Option<Endpoint>, StoreError> {
-        let Some(kv) = self.kv.get().filter(|kv| kv.is_shared()) else { return Ok(None) };
-        let entry = kv.kv_get(NAMESPACE, id, self.clock.now()).await?;
-        Ok(entry.as_ref().and_then(read_entry))
+    pub fn new(kv: Arc<dyn KeyValue>, clock: Arc<dyn Clock>) -> Self {
+        EndpointRegistry { cache: NamespaceCache::new(NAMESPACE, kv, clock), fixed: RwLock::default() }
     }
 
     /// An endpoint that the configuration names, for notices alone.
@@ -272,21 +249,13 @@ impl EndpointRegistry {
         self.fixed.write().insert(id.into(), target);
     }
 
-    pub(crate) async fn reload(&self) -> Result<(), StoreError> {
-        self.endpoints.reload(self.kv()?, self.clock.now()).await
-    }
-
     pub fn get(&self, id: &str) -> Option<Arc<Endpoint>> {
-        self.endpoints.get(id)
+        self.cache.get(id)
     }
 
     /// Lists endpoints, all or one company's, from the first one after an id on: oldest first, for ids begin with the time.
     pub fn list(&self, company: Option<&str>, after: Option<&str>, max: usize) -> Vec<Arc<Endpoint>> {
-        self.endpoints.list(company, after, max)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.endpoints.is_empty()
+        self.cache.list(company, after, max)
     }
 
     /// Returns the endpoints of a company that subscribe to this event.
@@ -307,7 +276,7 @@ impl EndpointRegistry {
         if self.list(Some(company_id.as_str()), None, PER_COMPANY_MAX).len() >= PER_COMPANY_MAX {
             return Err(EndpointError::TooMany);
         }
-        let now = self.clock.now();
+        let now = self.cache.now();
         let mut endpoint = Endpoint {
             id: format!("ep_{}", id.to_simple()).into(),
             company_id,
@@ -325,11 +294,7 @@ impl EndpointRegistry {
         };
         endpoint.change(change, now);
         let audit = vec![endpoint.act(AuditKind::EndpointAdded, actor, now)];
-        let write = KvWrite { audit, ..write_of(entry_key(&endpoint.id), Some(&endpoint), Some(0))? };
-        match write_entry(self.kv()?, write, now).await? {
-            Some(version) => Ok(self.keep(endpoint, version)),
-            None => Err(EndpointError::Contended),
-        }
+        self.cache.add(&endpoint.id.clone(), endpoint, audit).await?.ok_or(EndpointError::Contended)
     }
 
     pub(crate) async fn change(
@@ -338,27 +303,18 @@ impl EndpointRegistry {
         change: EndpointChange,
         actor: &str,
     ) -> Result<Arc<Endpoint>, EndpointError> {
-        let acts = |endpoint: &mut Endpoint, now| {
+        let changing = self.cache.update(id, |endpoint, now| {
             endpoint.change(change.clone(), now);
             endpoint.acts(&change, actor, now)
-        };
-        self.update(id, acts).await
+        });
+        changing.await?.ok_or(EndpointError::Unknown)
     }
 
     /// Removes an endpoint and returns the company that had it.
     pub(crate) async fn remove(&self, id: &str, actor: &str) -> Result<CompanyId, EndpointError> {
-        let now = self.clock.now();
-        let updated =
-            update_entry(self.kv()?, entry_key(id), now, |endpoint: Option<Endpoint>| match endpoint {
-                Some(endpoint) => {
-                    let audit = vec![endpoint.act(AuditKind::EndpointRemoved, actor, now)];
-                    Edit::Remove { audit, result: Some(endpoint.company_id) }
-                }
-                None => Edit::Keep(None),
-            });
-        let company = updated.await?.result.ok_or(EndpointError::Unknown)?;
-        self.endpoints.remove(id);
-        Ok(company)
+        let record = |endpoint: &Endpoint, now| endpoint.act(AuditKind::EndpointRemoved, actor, now);
+        let removed = self.cache.remove(id, record).await?.ok_or(EndpointError::Unknown)?;
+        Ok(removed.company_id)
     }
 
     /// Counts a delivery; an event when that switched the endpoint off.
@@ -372,7 +328,7 @@ impl EndpointRegistry {
             return Ok(None);
         }
         let mut switched_off = false;
-        let counting = self.update(id, |endpoint, now| {
+        let counting = self.cache.update(id, |endpoint, now| {
             let was_enabled = endpoint.enabled;
             endpoint.count(result, now);
             switched_off = was_enabled && !endpoint.enabled;
@@ -380,43 +336,17 @@ impl EndpointRegistry {
             let why = endpoint.disabled_reason.as_deref().unwrap_or_default().to_owned();
             switched_off.then(|| act.reason(why)).into_iter().collect()
         });
-        let endpoint = counting.await?;
-        Ok(switched_off.then(|| endpoint.disabled_event(self.clock.now())))
+        let endpoint = counting.await?.ok_or(EndpointError::Unknown)?;
+        Ok(switched_off.then(|| endpoint.disabled_event(self.cache.now())))
     }
 
     /// Returns the event that counting this delivery will bring about, as far as this process knows.
     pub(crate) fn event_if_counted(&self, id: &str, result: EndpointResult) -> Option<Event> {
-        let now = self.clock.now();
+        let now = self.cache.now();
         let mut endpoint = (*self.get(id).filter(|known| known.enabled)?).clone();
         endpoint.count(result, now);
         (!endpoint.enabled).then(|| endpoint.disabled_event(now))
     }
-
-    async fn update(
-        &self,
-        id: &str,
-        mut change: impl FnMut(&mut Endpoint, Timestamp) -> Vec<AuditEvent>,
-    ) -> Result<Arc<Endpoint>, EndpointError> {
-        let now = self.clock.now();
-        let updated =
-            update_entry(self.kv()?, entry_key(id), now, |endpoint: Option<Endpoint>| match endpoint {
-                Some(mut value) => {
-                    let audit = change(&mut value, now);
-                    Edit::Write { value, expires_at: None, audit, result: () }
-                }
-                None => Edit::Keep(()),
-            });
-        let (endpoint, version) = updated.await?.written.ok_or(EndpointError::Unknown)?;
-        Ok(self.keep(endpoint, version))
-    }
-
-    fn keep(&self, endpoint: Endpoint, version: u64) -> Arc<Endpoint> {
-        self.endpoints.keep(endpoint.id.clone(), version, endpoint)
-    }
-}
-
-fn entry_key(id: &str) -> EntryKey<'_> {
-    EntryKey { namespace: NAMESPACE, key: id }
 }
 
 #[async_trait]
@@ -425,14 +355,14 @@ impl Endpoints for EndpointRegistry {
         if company.as_str() == NOTICES_COMPANY {
             return Ok(self.fixed.read().get(endpoint_id).cloned());
         }
-        let now = self.clock.now();
+        let now = self.cache.now();
         let of_company = |one: &Endpoint| one.company_id == *company;
         let copy = self.get(endpoint_id).filter(|one| of_company(one)).and_then(|one| one.target(now));
         if copy.as_ref().is_some_and(|target| target.enabled) {
             return Ok(copy);
         }
         // A copy is a moment old: another node may just have made it or switched it on.
-        let asked = self.ask_for(endpoint_id).await.map_err(|error| {
+        let asked = self.cache.read_shared(endpoint_id).await.map_err(|error| {
             Fault::shortage(&format!("the store does not tell where the endpoint is: {error}"))
         })?;
         Ok(asked.filter(of_company).and_then(|one| one.target(now)).or(copy))

@@ -75,12 +75,9 @@ impl Events {
         self.listened.store(true, Ordering::Relaxed);
         let receiver = self.sender.subscribe();
         let Some(last) = last_seen else { return Listening { missed: Vec::new(), receiver, gap: false } };
-        match kept.iter().position(|event| &*event.id == last) {
-            Some(at) => {
-                Listening { missed: kept.iter().skip(at + 1).cloned().collect(), receiver, gap: false }
-            }
-            None => Listening { missed: kept.iter().cloned().collect(), receiver, gap: true },
-        }
+        let seen = kept.iter().position(|event| &*event.id == last);
+        let missed = kept.iter().skip(seen.map_or(0, |at| at + 1)).cloned().collect();
+        Listening { missed, receiver, gap: seen.is_none() }
     }
 }
 

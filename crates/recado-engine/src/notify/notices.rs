@@ -65,10 +65,6 @@ pub struct Notices {
 }
 
 impl Notices {
-    pub(crate) fn has_channels(&self) -> bool {
-        !self.channels.is_empty()
-    }
-
     /// The job that tells a channel of an event.
     pub fn notice(
         &self,

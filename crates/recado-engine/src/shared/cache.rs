@@ -8,9 +8,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use recado_core::{CompanyId, Timestamp};
-use recado_store::{KeyValue, Namespace, StoreError};
+use recado_core::{AuditEvent, CompanyId, Timestamp};
+use recado_store::{KeyValue, KvWrite, Namespace, StoreResult};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::clock::Clock;
+use crate::shared::entry::{Edit, EntryKey, read_entry, update_entry, write_entry, write_of};
 
 /// A value that belongs to a company.
 pub(crate) trait BelongsToCompany {
@@ -20,6 +24,8 @@ pub(crate) trait BelongsToCompany {
 #[derive(Debug)]
 pub(crate) struct NamespaceCache<T> {
     namespace: Namespace,
+    kv: Arc<dyn KeyValue>,
+    clock: Arc<dyn Clock>,
     entries: RwLock<CachedEntries<T>>,
 }
 
@@ -55,16 +61,24 @@ impl<T: BelongsToCompany> CachedEntries<T> {
     }
 }
 
-impl<T: DeserializeOwned + BelongsToCompany> NamespaceCache<T> {
-    pub fn new(namespace: Namespace) -> Self {
+impl<T: Clone + Serialize + DeserializeOwned + BelongsToCompany> NamespaceCache<T> {
+    pub fn new(namespace: Namespace, kv: Arc<dyn KeyValue>, clock: Arc<dyn Clock>) -> Self {
         let entries = CachedEntries { by_key: BTreeMap::new(), by_company: HashMap::new() };
-        NamespaceCache { namespace, entries: RwLock::new(entries) }
+        NamespaceCache { namespace, kv, clock, entries: RwLock::new(entries) }
     }
 
-    pub async fn reload(&self, kv: &dyn KeyValue, now: Timestamp) -> Result<(), StoreError> {
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn entry_key<'a>(&self, key: &'a str) -> EntryKey<'a> {
+        EntryKey { namespace: self.namespace, key }
+    }
+
+    pub async fn reload(&self) -> StoreResult<()> {
         let before: HashMap<Box<str>, u64> =
             self.entries.read().by_key.iter().map(|(key, copy)| (key.clone(), copy.version)).collect();
-        let found = kv.kv_list(self.namespace, now).await?;
+        let found = self.kv.kv_list(self.namespace, self.now()).await?;
         let there: HashSet<&str> = found.iter().map(|entry| &*entry.key).collect();
         let mut entries = self.entries.write();
         let before_of = |key: &str| before.get(key).copied();
@@ -87,14 +101,56 @@ impl<T: DeserializeOwned + BelongsToCompany> NamespaceCache<T> {
         Ok(())
     }
 
-    pub fn keep(&self, key: Box<str>, version: u64, value: T) -> Arc<T> {
+    fn keep(&self, key: &str, version: u64, value: T) -> Arc<T> {
         let value = Arc::new(value);
-        self.entries.write().insert(key, version, value.clone());
+        self.entries.write().insert(key.into(), version, value.clone());
         value
     }
 
-    pub fn remove(&self, key: &str) {
+    /// Writes a new entry together with its record; `None` when another writer was faster.
+    pub async fn add(&self, key: &str, value: T, audit: Vec<AuditEvent>) -> StoreResult<Option<Arc<T>>> {
+        let write = write_of(self.entry_key(key), Some(&value), Some(0))?;
+        let written = write_entry(&*self.kv, KvWrite { audit, ..write }, self.now()).await?;
+        Ok(written.map(|version| self.keep(key, version, value)))
+    }
+
+    /// Changes an entry together with what `change` puts on record; `None` when there is no such entry.
+    pub async fn update(
+        &self,
+        key: &str,
+        mut change: impl FnMut(&mut T, Timestamp) -> Vec<AuditEvent>,
+    ) -> StoreResult<Option<Arc<T>>> {
+        let now = self.now();
+        let updated = update_entry(&*self.kv, self.entry_key(key), now, |found: Option<&T>| {
+            let mut value = found?.clone();
+            let audit = change(&mut value, now);
+            Some(Edit { value: Some(value), expires_at: None, audit })
+        });
+        Ok(updated.await?.written.map(|(value, version)| self.keep(key, version, value)))
+    }
+
+    /// Removes an entry together with the record of that, and returns what it was.
+    pub async fn remove(
+        &self,
+        key: &str,
+        record: impl Fn(&T, Timestamp) -> AuditEvent,
+    ) -> StoreResult<Option<T>> {
+        let now = self.now();
+        let updated = update_entry(&*self.kv, self.entry_key(key), now, |found: Option<&T>| {
+            Some(Edit { value: None, expires_at: None, audit: vec![record(found?, now)] })
+        });
+        let found = updated.await?.found;
         self.entries.write().remove(key);
+        Ok(found)
+    }
+
+    /// Reads an entry as the store has it this moment, where other nodes write to it.
+    pub async fn read_shared(&self, key: &str) -> StoreResult<Option<T>> {
+        if !self.kv.is_shared() {
+            return Ok(None);
+        }
+        let entry = self.kv.kv_get(self.namespace, key, self.now()).await?;
+        Ok(entry.as_ref().and_then(read_entry))
     }
 
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
@@ -127,14 +183,16 @@ impl<T: DeserializeOwned + BelongsToCompany> NamespaceCache<T> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use recado_store::reference::ReferenceStore;
     use serde::Deserialize;
 
     use super::*;
+    use crate::clock::SystemClock;
 
     /// Looks at values so far.
     static LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-    #[derive(Debug, Deserialize)]
+    #[derive(Clone, Debug, Serialize, Deserialize)]
     struct Owned(CompanyId);
 
     impl BelongsToCompany for Owned {
@@ -146,9 +204,10 @@ mod tests {
 
     #[test]
     fn a_look_at_one_companys_values_looks_at_no_others() {
-        let copies = NamespaceCache::new(Namespace::new("owned"));
+        let (kv, clock) = (Arc::new(ReferenceStore::default()), Arc::new(SystemClock));
+        let copies = NamespaceCache::new(Namespace::new("owned"), kv, clock);
         let keep = |company: &str, key: &str| {
-            copies.keep(key.into(), 1, Owned(CompanyId::trusted(company)));
+            copies.keep(key, 1, Owned(CompanyId::trusted(company)));
         };
         (0..1_000).for_each(|n| keep(&format!("other-{n}"), &format!("key-{n}")));
         ["b", "c", "a"].into_iter().for_each(|key| keep("acme", key));
@@ -157,7 +216,7 @@ mod tests {
         assert_eq!((acme.len(), LOOKS.load(Ordering::Relaxed)), (3, 0), "they are found by an index");
         assert_eq!(copies.list(Some("acme"), Some("a"), 1)[0].0.as_str(), "acme");
         assert_eq!(copies.list(None, None, 2).len(), 2);
-        ["b", "c", "a"].into_iter().for_each(|key| copies.remove(key));
+        ["b", "c", "a"].into_iter().for_each(|key| copies.entries.write().remove(key));
         assert_eq!(
             (copies.list(Some("acme"), None, 9).len(), copies.list(None, None, 2_000).len()),
             (0, 1_000)

@@ -1,7 +1,7 @@
 //! One entry of the store, changed by compare-and-set.
 
 use recado_core::{AuditEvent, Payload, Timestamp};
-use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError};
+use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError, StoreResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -15,49 +15,38 @@ pub(crate) struct EntryKey<'a> {
     pub key: &'a str,
 }
 
-/// A change of an entry, and what the caller hears of it.
-pub(crate) enum Edit<T, R> {
-    Write {
-        value: T,
-        expires_at: Option<Timestamp>,
-        audit: Vec<AuditEvent>,
-        result: R,
-    },
-    Remove {
-        audit: Vec<AuditEvent>,
-        result: R,
-    },
-    /// Nothing is written.
-    Keep(R),
+/// A change of an entry, and what it puts on record.
+pub(crate) struct Edit<T> {
+    /// Absent to remove the entry.
+    pub value: Option<T>,
+    pub expires_at: Option<Timestamp>,
+    pub audit: Vec<AuditEvent>,
 }
 
-/// An entry after an update.
-pub(crate) struct Updated<T, R> {
+/// An entry before and after an update.
+pub(crate) struct Updated<T> {
+    pub found: Option<T>,
     /// The value that the store has now, with its version; absent when it was removed or kept.
     pub written: Option<(T, u64)>,
-    pub result: R,
 }
 
 /// Reads an entry, has `change` make an edit of it, and writes that if the entry is still the one that was read; again
-/// when another writer was faster. A value that cannot be read counts as absent.
-pub(crate) async fn update_entry<T: Serialize + DeserializeOwned, R>(
+/// when another writer was faster. Without an edit nothing is written. A value that cannot be read counts as absent.
+pub(crate) async fn update_entry<T: Serialize + DeserializeOwned>(
     kv: &dyn KeyValue,
     key: EntryKey<'_>,
     now: Timestamp,
-    mut change: impl FnMut(Option<T>) -> Edit<T, R>,
-) -> Result<Updated<T, R>, StoreError> {
+    mut change: impl FnMut(Option<&T>) -> Option<Edit<T>>,
+) -> StoreResult<Updated<T>> {
     for _ in 0..WRITE_TRIES_MAX {
-        let found = kv.kv_get(key.namespace, key.key, now).await?;
-        let version = version_of(found.as_ref());
-        let edit = change(found.as_ref().and_then(read_entry));
-        let (value, expires_at, audit, result) = match edit {
-            Edit::Write { value, expires_at, audit, result } => (Some(value), expires_at, audit, result),
-            Edit::Remove { audit, result } => (None, None, audit, result),
-            Edit::Keep(result) => return Ok(Updated { written: None, result }),
+        let entry = kv.kv_get(key.namespace, key.key, now).await?;
+        let found: Option<T> = entry.as_ref().and_then(read_entry);
+        let Some(Edit { value, expires_at, audit }) = change(found.as_ref()) else {
+            return Ok(Updated { found, written: None });
         };
-        let write = KvWrite { expires_at, audit, ..write_of(key, value.as_ref(), Some(version))? };
-        if let Some(version) = write_entry(kv, write, now).await? {
-            return Ok(Updated { written: value.map(|value| (value, version)), result });
+        let write = write_of(key, value.as_ref(), Some(version_of(entry.as_ref())))?;
+        if let Some(version) = write_entry(kv, KvWrite { expires_at, audit, ..write }, now).await? {
+            return Ok(Updated { found, written: value.map(|value| (value, version)) });
         }
     }
     Err(StoreError::Unavailable("an entry kept changing while it was written".to_owned()))
@@ -79,7 +68,7 @@ pub(crate) fn write_of(
     key: EntryKey<'_>,
     value: Option<&impl Serialize>,
     expect: Option<u64>,
-) -> Result<KvWrite, StoreError> {
+) -> StoreResult<KvWrite> {
     let json = |value| {
         serde_json::to_string(value)
             .map(Payload::trusted)
@@ -100,7 +89,7 @@ pub(crate) async fn write_entry(
     kv: &dyn KeyValue,
     write: KvWrite,
     now: Timestamp,
-) -> Result<Option<u64>, StoreError> {
+) -> StoreResult<Option<u64>> {
     match kv.kv_write(vec![write], now).await?.first() {
         Some(KvWritten::Done { version }) => Ok(Some(*version)),
         Some(KvWritten::Conflict { .. }) => Ok(None),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AuditEvent, Timestamp};
-use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
+use recado_store::{KeyValue, KvWrite, Namespace, StoreResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -47,7 +47,7 @@ pub(crate) struct LeaderLease<T> {
     terms: LeaderTerms,
     key: Box<str>,
     pub state: T,
-    version: u64,
+    pub version: u64,
     saved_at: Instant,
 }
 
@@ -94,37 +94,29 @@ impl LeaderTerms {
 }
 
 impl<T: LeaderState> LeaderLease<T> {
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
     /// Returns the time since this process last wrote the state.
     pub fn unsaved_for(&self) -> Duration {
         self.saved_at.elapsed()
     }
 
     /// Writes the state and renews the lease; returns false when another process has written it since.
-    pub async fn save(&mut self, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn save(&mut self, now: Timestamp) -> StoreResult<bool> {
         self.save_with_audit(Vec::new(), now).await
     }
 
     /// Does the same, and puts these records on the audit trail in the same step.
-    pub async fn save_with_audit(
-        &mut self,
-        audit: Vec<AuditEvent>,
-        now: Timestamp,
-    ) -> Result<bool, StoreError> {
+    pub async fn save_with_audit(&mut self, audit: Vec<AuditEvent>, now: Timestamp) -> StoreResult<bool> {
         self.state.set_holder(Some(&self.terms.node), now.plus(self.terms.length));
         self.write(audit, now).await
     }
 
     /// Writes the state and lets another process take over at once.
-    pub async fn release(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn release(&mut self, now: Timestamp) -> StoreResult<()> {
         self.state.set_holder(None, now);
         self.write(Vec::new(), now).await.map(drop)
     }
 
-    async fn write(&mut self, audit: Vec<AuditEvent>, now: Timestamp) -> Result<bool, StoreError> {
+    async fn write(&mut self, audit: Vec<AuditEvent>, now: Timestamp) -> StoreResult<bool> {
         let key = EntryKey { namespace: self.terms.namespace, key: &self.key };
         let write = write_of(key, Some(&self.state), Some(self.version))?;
         let write = KvWrite { expires_at: self.state.expires_at(), audit, ..write };

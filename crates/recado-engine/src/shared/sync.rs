@@ -49,12 +49,9 @@ pub(crate) async fn run(
             () = changes.wait() => {}
             () = tokio::time::sleep(SYNC_AT_LEAST_EVERY) => {}
         }
-        match sync.read_changed().await {
-            Ok(()) => {}
-            Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
-            Err(error) => tracing::warn!(%error, "cannot read what other nodes wrote; trying again"),
-        }
-        if !lifecycle.rest(SYNC_REST).await {
+        let round = sync.read_changed().await.map(|()| SYNC_REST);
+        let complaint = "cannot read what other nodes wrote; trying again";
+        if !lifecycle.rest_after(round, SYNC_REST, complaint).await {
             return;
         }
     }
@@ -110,6 +107,6 @@ impl<'a> NamespaceSnapshot<'a> {
 
     /// Has a value take in what was found under its key.
     pub fn sync<T: Replayable>(&self, value: &SharedValue<T>) -> SyncResult {
-        value.sync(self.entries.get(value.key()).copied(), self.read_at)
+        value.sync(self.entries.get(&*value.key).copied(), self.read_at)
     }
 }

@@ -100,7 +100,8 @@ impl FromIterator<SyncResult> for SyncResult {
 #[derive(Debug)]
 pub(crate) struct SharedValue<T: Replayable> {
     namespace: Namespace,
-    key: Box<str>,
+    /// The key of its entry in the store.
+    pub key: Box<str>,
     copy: Mutex<LocalCopy<T>>,
     /// One writer in a process, so that its own tasks do not conflict with each other.
     writing: tokio::sync::Mutex<()>,
@@ -198,11 +199,6 @@ impl<T: Replayable> SharedValue<T> {
             );
         }
         SyncResult { changed, busy: false }
-    }
-
-    /// The key of its entry in the store.
-    pub fn key(&self) -> &str {
-        &self.key
     }
 
     fn entry_key(&self) -> EntryKey<'_> {

@@ -11,7 +11,7 @@ use recado_engine::dlq::bulk::{
 };
 use recado_engine::dlq::operator::Replay;
 use recado_engine::{Carrier, Engine, ProviderAct};
-use recado_store::{Discarded, KvWrite};
+use recado_store::{DeadLetterFilter, Discarded, KvWrite};
 use recado_store_conformance::faulty::FaultyStore;
 
 use crate::given::{Given, Scripted, route, submission, submit};
@@ -316,7 +316,8 @@ async fn named_ids_and_filters_hold_together() {
     let filter = Chosen { job_ids: ids(&["a", "c", "unknown"]), ..Chosen::default() };
     let (total, sample) = engine.dlq.choose(&filter, 10).await.unwrap();
     assert_eq!((total, sample.len()), (2, 2));
-    let none = Chosen { last_failure_code: Some("421".into()), ..filter.clone() };
+    let entries = DeadLetterFilter { last_failure_code: Some("421".into()), ..Default::default() };
+    let none = Chosen { entries, ..filter.clone() };
     assert_eq!(engine.dlq.choose(&none, 10).await.unwrap().0, 0);
 
     let bulk = start(&engine, BulkOrder { filter, ..order(BulkAct::Replay) }).await;

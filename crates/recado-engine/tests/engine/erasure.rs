@@ -27,13 +27,8 @@ async fn telling(given: &Given, dir: &Path) -> Engine {
     ]);
     let notices = Notices { channels, default: Some("hook".into()), alerts: Vec::new() };
     let settings = Settings { notices, ..settings() };
-    let mut parts = Parts::new(
-        given.store.clone(),
-        Routes::default(),
-        settings,
-        given.clock.clone(),
-        Random::from_seed(7),
-    );
+    let mut parts =
+        Parts::new(given.store.clone(), Routes::new([]), settings, given.clock.clone(), Random::from_seed(7));
     let guard = Guard { allowed: vec!["127.0.0.0/8".parse().unwrap()], ..Guard::default() };
     let config = WebhookConfig { guard, ..WebhookConfig::default() };
     let webhook = Arc::new(Webhook::new(config, parts.endpoints.clone()).unwrap());

@@ -267,7 +267,7 @@ async fn f3_the_same_breaker_serves_the_products_own_calls() {
     );
     for _ in 0..5 {
         assert!(engine.gate.permit("mail").await.unwrap().permitted);
-        engine.gate.record_call_failure("mail", "my own call failed").unwrap();
+        engine.gate.record_call("mail", Err("my own call failed")).unwrap();
     }
     let refused = engine.gate.permit("mail").await.unwrap();
     assert_eq!((refused.permitted, refused.state), (false, BreakerState::Open));
@@ -275,7 +275,7 @@ async fn f3_the_same_breaker_serves_the_products_own_calls() {
     sleep(120).await;
     assert!(engine.gate.permit("mail").await.unwrap().permitted, "one probe");
     assert!(!engine.gate.permit("mail").await.unwrap().permitted, "and no second one");
-    let view = engine.gate.record_call_success("mail", Duration::ZERO).unwrap();
+    let view = engine.gate.record_call("mail", Ok(Duration::ZERO)).unwrap();
     assert_eq!(view.breaker.state, BreakerState::Closed);
     assert!(engine.gate.permit("unknown").await.is_none());
 }
@@ -449,7 +449,7 @@ async fn f1_a_probe_that_found_nothing_to_send_is_there_for_the_next_job() {
     let mail = route("mail", Carrier::Transport(flaky.clone()));
     let engine = protected(&given, vec![mail], &[("mail", with_breaker())]);
     for _ in 0..5 {
-        engine.gate.record_call_failure("mail", "503").unwrap();
+        engine.gate.record_call("mail", Err("503")).unwrap();
     }
     sleep(125).await;
     assert_eq!(engine.gate.provider_view("mail").unwrap().breaker.state, BreakerState::HalfOpen);
@@ -474,7 +474,7 @@ async fn f1_what_was_sent_before_it_opened_says_nothing_while_the_probe_is_out()
     submit(&engine, submission("straggler")).await;
     sleep(1).await;
     for _ in 0..5 {
-        engine.gate.record_call_failure("mail", "503").unwrap();
+        engine.gate.record_call("mail", Err("503")).unwrap();
     }
     submit(&engine, submission("probe")).await;
     sleep(10).await;

@@ -144,7 +144,7 @@ async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_he
     let pause = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
     let paused = |engine: &Engine| {
         let provider = engine.gate.provider_views().remove(0).paused.is_some();
-        [provider, engine.gate.pause_of(&mail).is_some(), engine.gate.tenant_terms("acme").paused]
+        [provider, engine.gate.pause_of(&mail).is_some(), engine.gate.tenants.terms("acme").paused]
     };
     let provider = first.gate.provider_views().remove(0).name;
     first.gate.act_on_provider(&provider, ProviderAct::Pause, None, None).await.unwrap();

@@ -21,7 +21,7 @@ fn falling_back(flaky: &Arc<Flaky>, act: Act) -> Route {
 fn closed_off(given: &Given, route: Route) -> Engine {
     let engine = protected(given, vec![route], &[("mail", with_breaker())]);
     for _ in 0..5 {
-        engine.gate.record_call_failure("mail", "503 down").unwrap();
+        engine.gate.record_call("mail", Err("503 down")).unwrap();
     }
     assert_eq!(engine.gate.provider_view("mail").unwrap().breaker.state, BreakerState::Open);
     engine

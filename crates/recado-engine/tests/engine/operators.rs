@@ -165,7 +165,7 @@ async fn two_operators_who_set_a_companys_terms_at_the_same_time_lose_nothing() 
     other.unwrap();
     sleep(2).await;
     let expected = TenantTerms { weight: 3, max_per_minute: Some(60), ..TenantTerms::default() };
-    assert_eq!((a.gate.tenant_terms("acme"), b.gate.tenant_terms("acme")), (expected.clone(), expected));
+    assert_eq!((a.gate.tenants.terms("acme"), b.gate.tenants.terms("acme")), (expected.clone(), expected));
 }
 
 #[tokio::test(start_paused = true)]

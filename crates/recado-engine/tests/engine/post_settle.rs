@@ -20,7 +20,7 @@ fn with_webhooks(given: &Given, mail: Route) -> Engine {
     let guard = Guard { allowed, ..Guard::default() };
     let mut parts = Parts::new(
         given.store.clone(),
-        Routes::default(),
+        Routes::new([]),
         settings(),
         given.clock.clone(),
         recado_engine::Random::from_seed(7),

@@ -32,7 +32,7 @@ fn state(engine: &Engine) -> BreakerState {
 }
 
 fn fail(engine: &Engine, times: usize) {
-    (0..times).for_each(|_| drop(engine.gate.record_call_failure("mail", "503").unwrap()));
+    (0..times).for_each(|_| drop(engine.gate.record_call("mail", Err("503")).unwrap()));
 }
 
 fn gone() -> StoreError {

@@ -43,6 +43,11 @@ components! {
     AttemptResult = choices::<recado_core::AttemptResult>();
     DeadLetterState = choices::<recado_core::DeadLetterState>();
     BreakerState = choices::<recado_core::breaker::BreakerState>();
+    LimitCode = described(choices::<recado_core::limit::LimitKind>(), "Bound that is reached.");
+    PauseCode = described(choices::<recado_core::limit::PauseScope>(), "Subject of a person's pause.");
+    BulkAct = choices::<recado_core::bulk::BulkAct>();
+    BulkState = choices::<recado_core::bulk::BulkState>();
+    CanaryState = choices::<recado_core::bulk::CanaryState>();
     AuditStep = words(recado_core::audit::AuditStep::all().map(|step| step.as_str()));
     AuditKind = choices::<recado_core::AuditKind>();
     EventKind = choices::<recado_core::EventKind>();
@@ -107,6 +112,10 @@ fn event() -> Object {
 
 fn choices<T: DeserializeOwned>() -> Object {
     words(names_of::<T>().iter().copied())
+}
+
+fn described(schema: Object, what: &str) -> Object {
+    ObjectBuilder::from(schema).description(Some(what)).build()
 }
 
 fn words(words: impl IntoIterator<Item = &'static str>) -> Object {

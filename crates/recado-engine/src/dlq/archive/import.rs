@@ -6,13 +6,15 @@
 
 use std::time::Duration;
 
-use recado_core::{AuditEvent, AuditKind, JobId, Payload, Status, Timestamp};
+use recado_core::{AuditEvent, AuditKind, JobId, Status, Timestamp};
 use recado_store::{Adopted, JobSnapshot, KvWrite, Namespace};
+use serde_json::json;
 
 use super::last_change;
 use super::line::{self, Read};
 use crate::dlq::DeadLetters;
 use crate::error::Result;
+use crate::shared::entry::{EntryKey, write_of};
 
 /// Lines that one import takes to the store at a time.
 const IMPORT_ENTRIES: usize = 100;
@@ -115,7 +117,7 @@ impl DeadLetters {
                 && let Imported::Known(id) = answers[at].clone()
             {
                 answers[at] = Imported::Done(id);
-                marks.push(imported(key, now));
+                marks.push(imported(&key, now)?);
             }
         }
         self.store.kv_write(marks, now).await?;
@@ -174,14 +176,7 @@ fn digest(line: &str) -> String {
     format!("{:032x}", recado_core::payload::digest_of(&[line]))
 }
 
-fn imported(key: String, now: Timestamp) -> KvWrite {
-    let value = Some(Payload::trusted("{}"));
-    KvWrite {
-        namespace: NAMESPACE,
-        key: key.into(),
-        value,
-        expect: None,
-        expires_at: Some(now.plus(IMPORTS_KEPT)),
-        audit: Vec::new(),
-    }
+fn imported(key: &str, now: Timestamp) -> Result<KvWrite> {
+    let write = write_of(EntryKey { namespace: NAMESPACE, key }, Some(&json!({})), None)?;
+    Ok(KvWrite { expires_at: Some(now.plus(IMPORTS_KEPT)), ..write })
 }

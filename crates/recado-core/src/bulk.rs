@@ -1,0 +1,32 @@
+//! Words for an act on many dead letters at once: what is done, how far it came, and how its canary fares.
+
+use crate::values::named_enum::named_enum;
+
+named_enum! {
+    pub enum BulkAct {
+        Replay = "replay",
+        Discard = "discard",
+    }
+}
+
+named_enum! {
+    pub enum BulkState {
+        Running = "running",
+        Done = "done",
+        /// By a person, or because the canary died.
+        Stopped = "stopped",
+        /// None of the entries could be dealt with.
+        Failed = "failed",
+    }
+}
+
+named_enum! {
+    pub enum CanaryState {
+        /// Not all of them are on their way yet.
+        Starting = "starting",
+        /// They are on their way, and the rest waits for them.
+        Waiting = "waiting",
+        Delivered = "delivered",
+        Died = "died",
+    }
+}
