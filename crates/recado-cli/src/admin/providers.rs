@@ -1,10 +1,9 @@
 //! `recado providers`.
 
 use std::io;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use recado_config::units::about_duration;
+use recado_config::units::about_millis;
 use recado_core::breaker::BreakerState;
 use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::jobs::WaitingFor;
@@ -101,12 +100,8 @@ fn state(provider: &Provider) -> Field {
     }
 }
 
-fn duration(millis: u64) -> String {
-    about_duration(Duration::from_millis(millis))
-}
-
 fn rate(rate: RateLimit) -> String {
-    format!("{}/{}", rate.max, duration(rate.per_ms))
+    format!("{}/{}", rate.max, about_millis(rate.per_ms))
 }
 
 fn routes(provider: &Provider) -> String {
@@ -128,7 +123,7 @@ pub const COLUMNS: &[Column<Provider>] = &[
 fn facts(screen: &mut Screen, provider: &Provider) -> io::Result<()> {
     let (limits, pause) = (&provider.limits, provider.paused.as_ref());
     let breaker = limits.breaker.map(|breaker| {
-        let (within, reset) = (duration(breaker.within_ms), duration(breaker.reset_ms));
+        let (within, reset) = (about_millis(breaker.within_ms), about_millis(breaker.reset_ms));
         format!("{} failures in {within}, then {reset} of quiet", breaker.failures)
     });
     let guarded = limits.breaker.map(|_| provider);

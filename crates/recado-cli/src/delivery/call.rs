@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
-use recado_config::units::about_duration;
+use recado_config::units::about_millis;
 use recado_terminal::{Paint, Screen, clean};
 use recado_wire::calls::{CallAnswer, CallRequest};
 
@@ -44,7 +44,7 @@ fn show(screen: &mut Screen, answer: &CallAnswer) -> io::Result<()> {
     let json = answer.answer.as_ref().map_or("null", |answer| answer.as_str());
     if let (Some(age_ms), Some(error)) = (answer.age_ms, &answer.error) {
         let code = error.error_code.as_deref().map(|code| format!("{} ", clean(code))).unwrap_or_default();
-        let age = about_duration(Duration::from_millis(age_ms));
+        let age = about_millis(age_ms);
         screen.line(screen.painted(Paint::Warn, format_args!("last good answer, {age} old")))?;
         screen.line(format_args!("the provider failed: {code}{}", clean(&error.error_reason)))?;
         if let Some(job) = &answer.retry_job_id {
