@@ -53,33 +53,15 @@ pub fn check(metadata: &serde_json::Value, faults: &mut Vec<String>) {
 /// `A OR B` needs one, `A AND B` both; brackets group.
 fn acceptable(expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
-    let (alternatives, parts) = (split(expression.trim(), " OR "), split(expression.trim(), " AND "));
-    match (&alternatives[..], &parts[..]) {
-        ([alternative], [_]) => match alternative.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-            Some(inner) => acceptable(inner),
-            None => ALLOWED.contains(alternative),
-        },
-        ([_], parts) => parts.iter().all(|part| acceptable(part)),
-        (alternatives, _) => alternatives.iter().any(|alternative| acceptable(alternative)),
+    // The innermost brackets stand for one licence, allowed or not.
+    if let Some((before, (within, after))) =
+        expression.rsplit_once('(').and_then(|(before, rest)| Some((before, rest.split_once(')')?)))
+    {
+        let licence = if acceptable(within) { ALLOWED[0] } else { "" };
+        return acceptable(&format!("{before}{licence}{after}"));
     }
-}
-
-/// Splits at a word that stands outside all brackets.
-fn split<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
-    let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
-    for (at, character) in text.char_indices() {
-        match character {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ if depth == 0 && at >= start && text[at..].starts_with(word) => {
-                parts.push(&text[start..at]);
-                start = at + word.len();
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    parts
+    let mut alternatives = expression.split(" OR ");
+    alternatives.any(|parts| parts.split(" AND ").all(|licence| ALLOWED.contains(&licence.trim())))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 use super::Stop;
 
@@ -13,45 +13,38 @@ use super::Stop;
 #[derive(Debug)]
 pub struct OutFile {
     path: PathBuf,
-    out: Out,
-}
-
-#[derive(Debug)]
-enum Out {
-    Beside(NamedTempFile),
-    /// A pipe or a device, which cannot be replaced.
-    InPlace(File),
+    file: File,
+    /// Its place until it is whole; a pipe or a device cannot be replaced and has none.
+    temporary: Option<TempPath>,
 }
 
 impl OutFile {
     pub fn create(path: &Path) -> Result<Self, Stop> {
         let is_special = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
-        let out = match is_special {
-            true => OpenOptions::new().write(true).open(path).map(Out::InPlace),
-            false => NamedTempFile::new_in(directory_of(path)).map(Out::Beside),
+        let opened = match is_special {
+            true => OpenOptions::new().write(true).open(path).map(|file| (file, None)),
+            false => NamedTempFile::new_in(directory_of(path)).map(|file| {
+                let (file, temporary) = file.into_parts();
+                (file, Some(temporary))
+            }),
         };
-        let out = out.map_err(|error| cannot_write(path, &error))?;
-        Ok(OutFile { path: path.to_owned(), out })
+        let (file, temporary) = opened.map_err(|error| cannot_write(path, &error))?;
+        Ok(OutFile { path: path.to_owned(), file, temporary })
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        let written = match &mut self.out {
-            Out::Beside(file) => file.write_all(bytes),
-            Out::InPlace(file) => file.write_all(bytes),
-        };
-        written.map_err(|error| cannot_write(&self.path, &error))
+        self.file.write_all(bytes).map_err(|error| cannot_write(&self.path, &error))
     }
 
     /// Forces the file to disk and puts it in its place.
     pub fn finish(self) -> Result<(), Stop> {
-        let path = self.path;
-        let done = match self.out {
-            Out::InPlace(mut file) => file.flush(),
-            Out::Beside(file) => file
-                .as_file()
+        let OutFile { path, mut file, temporary } = self;
+        let done = match temporary {
+            None => file.flush(),
+            Some(temporary) => file
                 .sync_all()
-                .and_then(|()| file.persist(&path).map_err(|error| error.error))
-                .and_then(|_| File::open(directory_of(&path))?.sync_all()),
+                .and_then(|()| temporary.persist(&path).map_err(|error| error.error))
+                .and_then(|()| File::open(directory_of(&path))?.sync_all()),
         };
         done.map_err(|error| cannot_write(&path, &error))
     }

@@ -76,6 +76,11 @@ pub fn about_duration(duration: Duration) -> String {
     }
 }
 
+/// The same of a time in milliseconds.
+pub fn about_millis(millis: u64) -> String {
+    about_duration(Duration::from_millis(millis))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

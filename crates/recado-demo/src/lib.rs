@@ -178,12 +178,7 @@ impl Stage<'_> {
         let mut next = changes.next();
         let mut status = tokio::time::interval(STATUS_EVERY);
         status.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let enough = async {
-            match stop_after {
-                Some(after) => tokio::time::sleep(after).await,
-                None => std::future::pending().await,
-            }
-        };
+        let enough = tokio::time::sleep(stop_after.unwrap_or(Duration::MAX));
         tokio::pin!(enough);
         while let Some((at, entry, change)) = next {
             tokio::select! {

@@ -27,61 +27,11 @@ pub fn text(world: &World, timetable: &Timetable) -> String {
         usual_s.iter().map(|wait| format!("{:?}", time(*wait))).collect::<Vec<_>>().join(", ")
     };
 
-    let breaker = format!("within = \"{}\", reset = \"{}\", ramp = \"{}\"", time(20), time(6), time(5));
-    let social = format!("policy = {{ schedule = [{}] }}", waits(&[0, 4, 12]));
-    let window = format!("window = \"{}\", pending = \"{}\"", at_least(WINDOW_MIN, 60), time(5));
     format!(
-        r#"
-{smtp}concurrency = 8
-{evolution}concurrency = 8
-{instagram}concurrency = 8
-breaker = {{ failures = 5, {breaker} }}
-{tiktok}concurrency = 8
-breaker = {{ failures = 5, {breaker} }}
-{youtube}concurrency = 8
-breaker = {{ failures = 5, {breaker} }}
-{openai}concurrency = 8
-breaker = {{ failures = 3, {breaker} }}
-{webhook}
-{ops}
-[routes.email]
-policy = {{ base = "{one}", cap = "{eight}", max_attempts = 4 }}
-[routes.whatsapp]
-policy = {{ schedule = [{whatsapp}] }}
-[routes.tiss-claims]
-policy = {{ base = "{three}", cap = "{cap}", floor = "{one}", ceiling = "{ceiling}", max_attempts = 4 }}
-fallback = {{ on = ["dead"], do = "mark_failed", notify = "ops" }}
-[routes.instagram]
-{social}
-[routes.tiktok]
-{social}
-[routes.youtube]
-{social}
-[routes.openai]
-{social}
-[routes.webhook]
-policy = {{ schedule = [{callbacks}] }}
-{ses}
-[alerts]
-every = "{every}"
-notify = "ops"
-dlq_size = {{ threshold = 40, clear = "{ten}" }}
-dlq_company = {{ threshold = 20, clear = "{ten}" }}
-breaker_open = {{ clear = "{three}" }}
-queue_age = {{ threshold = 10, pending = "{three}", clear = "{ten}" }}
-failure_rate = {{ threshold = 0.2, {window}, clear = "{ten}" }}
-dlq_rate = {{ threshold = 0.1, {window}, clear = "{ten}" }}
-permanent_rate = {{ threshold = 0.2, {window}, clear = "{ten}" }}
-
-# It may run for days, and what is in it is of no use to anybody.
-[engine]
-stop_grace = "5s"
-[retention]
-ended_max_age = "30m"
-[dlq]
-ttl = "30m"
-max_size = 2000
-"#,
+        include_str!("../pages/recado.toml"),
+        breaker = format_args!(r#"within = "{}", reset = "{}", ramp = "{}""#, time(20), time(6), time(5)),
+        social = format_args!("policy = {{ schedule = [{}] }}", waits(&[0, 4, 12])),
+        window = format_args!(r#"window = "{}", pending = "{}""#, at_least(WINDOW_MIN, 60), time(5)),
         smtp = smtp::provider(world.relay),
         evolution = evolution::provider(&url(world.evolution)),
         instagram = graph::provider(&url(world.instagram)),

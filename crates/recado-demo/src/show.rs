@@ -108,7 +108,7 @@ impl<'a> Show<'a> {
 
 fn what_happens(timetable: &Timetable) -> Vec<String> {
     let line = |entry: &TimetableEntry| {
-        let (from, until) = (clock(timetable.hasten(entry.from())), clock(timetable.hasten(entry.until())));
+        let (from, until) = (clock(timetable.hasten(entry.from)), clock(timetable.hasten(entry.until)));
         let time = if entry.is_a_moment() { from } else { format!("{from}–{until}") };
         format!("{time:<10} {}: {}", entry.begins, entry.shows)
     };

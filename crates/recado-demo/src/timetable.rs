@@ -24,9 +24,9 @@ pub enum Episode {
 #[derive(Clone, Copy, Debug)]
 pub struct TimetableEntry {
     pub episode: Episode,
-    /// Seconds into the cycle, at the usual speed.
-    from_s: u64,
-    until_s: u64,
+    /// Times within the cycle, at the usual speed.
+    pub from: Duration,
+    pub until: Duration,
     /// The event.
     pub begins: &'static str,
     /// The thing to see in it.
@@ -38,22 +38,15 @@ impl TimetableEntry {
         TimetableEntry { shows, ..self }
     }
 
-    pub fn from(&self) -> Duration {
-        Duration::from_secs(self.from_s)
-    }
-
-    pub fn until(&self) -> Duration {
-        Duration::from_secs(self.until_s)
-    }
-
     /// It is over as soon as it has happened.
     pub fn is_a_moment(&self) -> bool {
-        self.from_s == self.until_s
+        self.from == self.until
     }
 }
 
 const fn during(from_s: u64, until_s: u64, episode: Episode, begins: &'static str) -> TimetableEntry {
-    TimetableEntry { episode, from_s, until_s, begins, shows: "" }
+    let (from, until) = (Duration::from_secs(from_s), Duration::from_secs(until_s));
+    TimetableEntry { episode, from, until, begins, shows: "" }
 }
 
 /// In order.
@@ -119,8 +112,8 @@ impl Timetable {
 }
 
 fn is_on_at(position: Duration, episode: Episode) -> bool {
-    let into_cycle_s = position.as_secs() % CYCLE.as_secs();
-    let mut during = ENTRIES.iter().filter(|entry| (entry.from_s..entry.until_s).contains(&into_cycle_s));
+    let into_cycle = Duration::from_secs(position.as_secs() % CYCLE.as_secs());
+    let mut during = ENTRIES.iter().filter(|entry| (entry.from..entry.until).contains(&into_cycle));
     during.any(|entry| entry.episode == episode)
 }
 
@@ -133,9 +126,9 @@ pub enum Change {
 
 /// All changes with their times, one after the other, for ever.
 pub fn changes() -> impl Iterator<Item = (Duration, &'static TimetableEntry, Change)> {
-    let mut cycle: Vec<_> = ENTRIES.iter().map(|entry| (entry.from(), entry, Change::Begins)).collect();
+    let mut cycle: Vec<_> = ENTRIES.iter().map(|entry| (entry.from, entry, Change::Begins)).collect();
     let ends = ENTRIES.iter().filter(|entry| !entry.is_a_moment());
-    cycle.extend(ends.map(|entry| (entry.until(), entry, Change::Ends)));
+    cycle.extend(ends.map(|entry| (entry.until, entry, Change::Ends)));
     cycle.sort_by_key(|(at, _, _)| *at);
     (0..).flat_map(move |cycles| {
         cycle.clone().into_iter().map(move |(at, entry, change)| (CYCLE * cycles + at, entry, change))
@@ -163,7 +156,7 @@ mod tests {
         let begun = all.iter().filter(|(at, _, change)| *change == Change::Begins && *at < CYCLE).count();
         assert_eq!(begun, ENTRIES.len());
         for entry in &ENTRIES {
-            assert!(entry.from() <= entry.until() && entry.until() < CYCLE, "{entry:?}");
+            assert!(entry.from <= entry.until && entry.until < CYCLE, "{entry:?}");
         }
     }
 }

@@ -112,7 +112,7 @@ fn gap(habit: &Habit, rng: &mut Rng) -> Duration {
 
 fn campaign_at() -> Duration {
     let entry = timetable::ENTRIES.iter().find(|entry| entry.episode == Episode::Campaign);
-    entry.map_or(Duration::MAX, timetable::TimetableEntry::from)
+    entry.map_or(Duration::MAX, |entry| entry.from)
 }
 
 /// The job with its times at the timetable's speed.

@@ -25,7 +25,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use line::Format;
-use outlet::Outlet;
+use outlet::{Outlet, WAITING_MAX_BYTES};
 
 /// Writes what is still buffered when it is dropped.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub fn start(log: Log, clock: Arc<dyn Clock>) -> Logging {
         }
         LogFormat::Auto | LogFormat::Human => Format::Plain,
     };
-    let outlet = Outlet::to(stdout, format, clock.clone());
+    let outlet = Outlet::new(stdout, format, clock.clone(), WAITING_MAX_BYTES);
     let (subscriber, volume) = subscriber(log.level, LineLayer { format, clock, outlet: outlet.clone() });
     // Fails only when a test has set one up already, which then keeps it.
     let _ = tracing::subscriber::set_global_default(subscriber);

@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use recado_core::Random;
 use recado_store::Durability;
 use redis::{Cmd, InfoDict};
+use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::link::{Connection, OpenError, Reading, RedisOptions, Shards};
@@ -36,7 +37,8 @@ const BY_LOSS: [Durability; 5] = [
     Durability::Memory,
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FindingState {
     Good,
     /// It works; the operator should know.
@@ -46,12 +48,13 @@ pub enum FindingState {
 }
 
 /// The result of one check.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub what: &'static str,
     pub state: FindingState,
     pub found: String,
     /// The action that mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
@@ -311,14 +314,14 @@ impl ServerReport {
     }
 }
 
-fn good(what: &'static str, found: String) -> Finding {
-    Finding { what, state: FindingState::Good, found, fix: None }
+pub fn good(what: &'static str, found: impl ToString) -> Finding {
+    Finding { what, state: FindingState::Good, found: found.to_string(), fix: None }
 }
 
-fn note(what: &'static str, found: String, fix: &str) -> Finding {
-    Finding { what, state: FindingState::Note, found, fix: Some(fix.to_owned()) }
+pub fn note(what: &'static str, found: impl ToString, fix: impl ToString) -> Finding {
+    Finding { state: FindingState::Note, ..bad(what, found, fix) }
 }
 
-fn bad(what: &'static str, found: String, fix: &str) -> Finding {
-    Finding { what, state: FindingState::Bad, found, fix: Some(fix.to_owned()) }
+pub fn bad(what: &'static str, found: impl ToString, fix: impl ToString) -> Finding {
+    Finding { what, state: FindingState::Bad, found: found.to_string(), fix: Some(fix.to_string()) }
 }

@@ -1,10 +1,9 @@
 //! `recado providers`.
 
 use std::io;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use recado_config::units::about_duration;
+use recado_config::units::about_millis;
 use recado_core::breaker::BreakerState;
 use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::jobs::WaitingFor;
@@ -17,22 +16,16 @@ use crate::{AskArgs, Done};
 #[derive(Debug, Subcommand)]
 pub enum ProvidersCommand {
     /// List providers: breaker, limits, what waits for them.
-    #[command(after_help = "EXAMPLES:\n  recado providers list --json")]
     List(AskArgs),
     /// Show one provider.
-    #[command(after_help = "EXAMPLES:\n  recado providers show instagram")]
     Show(OneArgs),
     /// Open a breaker by hand, until it is closed by hand.
-    #[command(after_help = "EXAMPLES:\n  recado providers open instagram --reason 'their maintenance'")]
     Open(TurnArgs),
     /// Close a breaker by hand.
-    #[command(after_help = "EXAMPLES:\n  recado providers close instagram --reason 'they are back'")]
     Close(TurnArgs),
     /// Pause a provider: its jobs wait and spend no attempt.
-    #[command(after_help = "EXAMPLES:\n  recado providers pause smtp-main --reason 'new password'")]
     Pause(PauseArgs),
     /// Let a paused provider go on.
-    #[command(after_help = "EXAMPLES:\n  recado providers resume smtp-main")]
     Resume(OneArgs),
 }
 
@@ -107,12 +100,8 @@ fn state(provider: &Provider) -> Field {
     }
 }
 
-fn duration(millis: u64) -> String {
-    about_duration(Duration::from_millis(millis))
-}
-
 fn rate(rate: RateLimit) -> String {
-    format!("{}/{}", rate.max, duration(rate.per_ms))
+    format!("{}/{}", rate.max, about_millis(rate.per_ms))
 }
 
 fn routes(provider: &Provider) -> String {
@@ -134,7 +123,7 @@ pub const COLUMNS: &[Column<Provider>] = &[
 fn facts(screen: &mut Screen, provider: &Provider) -> io::Result<()> {
     let (limits, pause) = (&provider.limits, provider.paused.as_ref());
     let breaker = limits.breaker.map(|breaker| {
-        let (within, reset) = (duration(breaker.within_ms), duration(breaker.reset_ms));
+        let (within, reset) = (about_millis(breaker.within_ms), about_millis(breaker.reset_ms));
         format!("{} failures in {within}, then {reset} of quiet", breaker.failures)
     });
     let guarded = limits.breaker.map(|_| provider);

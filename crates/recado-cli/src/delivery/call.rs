@@ -4,19 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
-use recado_config::units::about_duration;
+use recado_config::units::about_millis;
 use recado_terminal::{Paint, Screen, clean};
 use recado_wire::calls::{CallAnswer, CallRequest};
 
 use crate::{AskArgs, Done, data, duration, millis};
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-EXAMPLES:
-  recado call openai --company acme --data @question.json --timeout 20s
-  recado call instagram --company acme --data '{\"method\":\"GET\",\"path\":\"/insights\"}' --cache-key insights
-
-Prints the provider's answer; where it fails, its last good one under the same key, and says so.")]
 #[command(mut_arg("json", |arg| arg.help("Print JSON: the answer and everything about it")))]
 pub struct CallArgs {
     /// Route to ask by.
@@ -50,7 +44,7 @@ fn show(screen: &mut Screen, answer: &CallAnswer) -> io::Result<()> {
     let json = answer.answer.as_ref().map_or("null", |answer| answer.as_str());
     if let (Some(age_ms), Some(error)) = (answer.age_ms, &answer.error) {
         let code = error.error_code.as_deref().map(|code| format!("{} ", clean(code))).unwrap_or_default();
-        let age = about_duration(Duration::from_millis(age_ms));
+        let age = about_millis(age_ms);
         screen.line(screen.painted(Paint::Warn, format_args!("last good answer, {age} old")))?;
         screen.line(format_args!("the provider failed: {code}{}", clean(&error.error_reason)))?;
         if let Some(job) = &answer.retry_job_id {

@@ -9,15 +9,12 @@ use clap::Args;
 use recado_config::{Config, Flags};
 use recado_core::words::counted;
 use recado_engine::{Clock, SystemClock};
+use recado_store_redis::check::{Finding, FindingState, bad};
 use recado_terminal::{Paint, Screen, clean_lines};
-use serde::Serialize;
 
 use crate::{ConfigArgs, Done, FormArgs, ServerArgs, Stop};
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "EXAMPLES:\n  recado doctor\n  recado doctor --store redis://127.0.0.1:6379\n  recado doctor --env production --config /etc/recado/recado.toml --url http://10.0.0.5:7400"
-)]
 pub struct DoctorArgs {
     #[command(flatten)]
     form: FormArgs,
@@ -28,40 +25,6 @@ pub struct DoctorArgs {
     config: ConfigArgs,
     #[command(flatten)]
     server: ServerArgs,
-}
-
-/// The result of one check.
-#[derive(Clone, Debug, Serialize)]
-pub struct Finding {
-    what: &'static str,
-    state: State,
-    found: String,
-    /// The fix.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fix: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    Good,
-    /// It works, with a remark.
-    Note,
-    Bad,
-}
-
-impl Finding {
-    fn good(what: &'static str, found: impl ToString) -> Self {
-        Finding { what, state: State::Good, found: found.to_string(), fix: None }
-    }
-
-    fn note(what: &'static str, found: impl ToString, fix: impl ToString) -> Self {
-        Finding { state: State::Note, ..Finding::bad(what, found, fix) }
-    }
-
-    fn bad(what: &'static str, found: impl ToString, fix: impl ToString) -> Self {
-        Finding { what, state: State::Bad, found: found.to_string(), fix: Some(fix.to_string()) }
-    }
 }
 
 /// The server at the URL.
@@ -89,7 +52,7 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
         Err(faults) => {
             let found = counted(faults.list.len() as u64, "fault", "faults");
             let fix = format!("mend the lines below; `recado config check` looks again\n\n{faults}");
-            findings.push(Finding::bad("configuration", found, fix));
+            findings.push(bad("configuration", found, fix));
             Config::load_as_written(&inputs).ok()
         }
     };
@@ -111,7 +74,7 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
     screen.answer(args.form.get(), &findings, |screen, findings| {
         findings.iter().try_for_each(|finding| show(screen, finding))
     })?;
-    match findings.iter().filter(|finding| finding.state == State::Bad).count() {
+    match findings.iter().filter(|finding| finding.state == FindingState::Bad).count() {
         0 => Ok(()),
         1 => Err(Stop::failed("one thing needs mending")),
         count => Err(Stop::Failed(format!("{count} things need mending"))),
@@ -120,9 +83,9 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
 
 fn show(screen: &mut Screen, finding: &Finding) -> std::io::Result<()> {
     let (mark, paint) = match finding.state {
-        State::Good => ("✓", Paint::Good),
-        State::Note => ("!", Paint::Warn),
-        State::Bad => ("✗", Paint::Bad),
+        FindingState::Good => ("✓", Paint::Good),
+        FindingState::Note => ("!", Paint::Warn),
+        FindingState::Bad => ("✗", Paint::Bad),
     };
     let mark = screen.painted(paint, mark);
     screen.line(format_args!("{mark} {}: {}", finding.what, clean_lines(&finding.found)))?;

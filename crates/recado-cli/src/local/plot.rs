@@ -1,9 +1,8 @@
 //! Delays drawn with characters: a row for each retry, the jitter's band as a shade, the delay as a mark.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use recado_config::units::about_duration;
+use recado_config::units::about_millis;
 use recado_wire::routes::PolicyStep;
 
 /// Columns left of the drawing: the attempt's number and the axis.
@@ -30,7 +29,7 @@ pub fn delays(steps: &[PolicyStep], width: usize) -> String {
                 _ => ' ',
             })
             .collect();
-        let words = about_duration(Duration::from_millis(step.delay_ms));
+        let words = about_millis(step.delay_ms);
         let _ = writeln!(drawn, "{:>3} │{bar} {words}", step.attempt);
     }
     drawn.push_str(&axis(columns, longest_ms));
@@ -44,7 +43,7 @@ fn axis(columns: usize, longest_ms: u64) -> String {
         (0..columns).map(|at| if ticks.iter().any(|(tick, _)| *tick == at) { '┴' } else { '─' }).collect();
     let mut labels = String::new();
     for (at, millis) in ticks {
-        let words = about_duration(Duration::from_millis(millis));
+        let words = about_millis(millis);
         let start = at.max(labels.chars().count() + usize::from(!labels.is_empty()));
         labels.extend(std::iter::repeat_n(' ', start - labels.chars().count()));
         labels.push_str(&words);

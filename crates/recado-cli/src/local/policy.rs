@@ -1,11 +1,9 @@
 //! `recado policy`: reads the configuration, asks no server.
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
 use recado_config::fault::suggestion;
 use recado_config::show;
-use recado_config::units::about_duration;
+use recado_config::units::about_millis;
 use recado_core::time::show_duration;
 use recado_terminal::{Column, Field, Form, Paint, Screen};
 use recado_wire::routes::{PolicyStep, steps};
@@ -17,9 +15,6 @@ use crate::{ConfigArgs, Done, FormArgs, Stop, millis};
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Show when a route's attempts are made.
-    #[command(
-        after_help = "EXAMPLES:\n  recado policy show email --plot\n  recado policy show tiss-claims --env production --json"
-    )]
     Show(ShowArgs),
 }
 
@@ -88,25 +83,21 @@ pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
     screen.line(format_args!(
         "\nAfter {} failed attempts, at the latest {} after the start and the time they take, the job is a dead letter.",
         policy.max_attempts,
-        about(last)
+        about_millis(last)
     ))?;
     Ok(())
 }
 
 const COLUMNS: &[Column<PolicyStep>] = &[
     ("attempt", |step| Field::from(step.attempt)),
-    ("delay", |step| Field::from(about(step.delay_ms))),
+    ("delay", |step| Field::from(about_millis(step.delay_ms))),
     ("with jitter", |step| Field::from(between(step.delay_min_ms, step.delay_max_ms))),
-    ("since the start", |step| Field::from(about(step.at_ms))),
+    ("since the start", |step| Field::from(about_millis(step.at_ms))),
     ("with jitter", |step| Field::from(between(step.at_min_ms, step.at_max_ms))),
 ];
 
-fn about(millis: u64) -> String {
-    about_duration(Duration::from_millis(millis))
-}
-
 fn between(low: u64, high: u64) -> String {
-    if low == high { about(low) } else { format!("{} to {}", about(low), about(high)) }
+    if low == high { about_millis(low) } else { format!("{} to {}", about_millis(low), about_millis(high)) }
 }
 
 #[cfg(test)]

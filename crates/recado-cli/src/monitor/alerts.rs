@@ -1,9 +1,7 @@
 //! `recado alerts`.
 
-use std::time::Duration;
-
 use clap::Args;
-use recado_config::units::about_duration;
+use recado_config::units::about_millis;
 use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::alerts::{Alert, AlertRule, AlertSeverity};
 use recado_wire::word_of;
@@ -11,7 +9,6 @@ use recado_wire::word_of;
 use crate::{AskArgs, Done};
 
 #[derive(Debug, Args)]
-#[command(after_help = "EXAMPLES:\n  recado alerts\n  recado alerts --rules\n  recado alerts --json")]
 #[command(mut_arg("json", |arg| arg.help("Print JSON: firing alerts and every rule")))]
 pub struct AlertsArgs {
     /// Show every rule instead of the firing alerts.
@@ -82,5 +79,5 @@ const RULE_COLUMNS: &[Column<AlertRule>] = &[
 ];
 
 fn time(ms: u64) -> Field {
-    Field::or_dash((ms > 0).then(|| about_duration(Duration::from_millis(ms))))
+    Field::or_dash((ms > 0).then(|| about_millis(ms)))
 }

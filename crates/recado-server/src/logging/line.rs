@@ -37,9 +37,8 @@ pub fn with_buffer(write: impl FnOnce(&mut Vec<u8>)) {
 pub fn write(out: &mut Vec<u8>, event: &Event<'_>, at: Timestamp, format: Format) {
     let metadata = event.metadata();
     let mut line = Line::begin(out, format, *metadata.level(), at);
-    // The message stands first, wherever it is among the fields.
-    event.record(&mut Pass { line: &mut line, takes: Takes::Message });
-    event.record(&mut Pass { line: &mut line, takes: Takes::Fields });
+    // The macros of `tracing` put the message before all other fields.
+    event.record(&mut line);
     line.end(metadata.target(), at);
 }
 
@@ -140,30 +139,16 @@ impl<'a> Line<'a> {
     }
 }
 
-/// One pass over the fields of an event.
-struct Pass<'a, 'l> {
-    line: &'a mut Line<'l>,
-    takes: Takes,
-}
-
-#[derive(Clone, Copy)]
-enum Takes {
-    Message,
-    /// Everything but the message.
-    Fields,
-}
-
-impl Pass<'_, '_> {
+impl Line<'_> {
     fn put(&mut self, field: &Field, value: Value<'_>) {
-        match (self.takes, field.name(), value) {
-            (Takes::Message, "message", Value::Text(words) | Value::Bare(words)) => self.line.message(words),
-            (Takes::Message, ..) | (Takes::Fields, "message", _) => {}
-            (Takes::Fields, name, value) => self.line.field(name.trim_start_matches("r#"), value),
+        match (field.name(), value) {
+            ("message", Value::Text(words) | Value::Bare(words)) => self.message(words),
+            (name, value) => self.field(name.trim_start_matches("r#"), value),
         }
     }
 }
 
-impl Visit for Pass<'_, '_> {
+impl Visit for Line<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.put(field, Value::Text(&value));
     }

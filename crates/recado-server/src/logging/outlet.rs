@@ -14,7 +14,7 @@ use recado_engine::Clock;
 use super::line::{Format, write_lost};
 
 /// Bytes at most that wait for the reader: tens of thousands of lines.
-const WAITING_MAX_BYTES: usize = 16 << 20;
+pub const WAITING_MAX_BYTES: usize = 16 << 20;
 
 /// Bytes that the buffer keeps allocated between bursts.
 const WAITING_KEPT_MAX_BYTES: usize = 256 << 10;
@@ -45,11 +45,7 @@ struct OutletState {
 }
 
 impl Outlet {
-    pub fn to(sink: impl Write + Send + 'static, format: Format, clock: Arc<dyn Clock>) -> Self {
-        Outlet::bounded(sink, format, clock, WAITING_MAX_BYTES)
-    }
-
-    pub fn bounded(
+    pub fn new(
         sink: impl Write + Send + 'static,
         format: Format,
         clock: Arc<dyn Clock>,
@@ -168,7 +164,7 @@ mod tests {
     fn slow_outlet(max_bytes: usize) -> (Outlet, mpsc::Sender<()>, mpsc::Receiver<Vec<u8>>) {
         let (let_take, may_take) = mpsc::channel();
         let (taken, writes) = mpsc::channel();
-        let outlet = Outlet::bounded(Slow { may_take, taken }, Format::Json, Arc::new(Stopped), max_bytes);
+        let outlet = Outlet::new(Slow { may_take, taken }, Format::Json, Arc::new(Stopped), max_bytes);
         (outlet, let_take, writes)
     }
 

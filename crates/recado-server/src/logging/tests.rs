@@ -36,7 +36,7 @@ impl Write for KeptBytes {
 fn logged(format: Format, level: Level, work: impl FnOnce()) -> String {
     let kept = KeptBytes::default();
     let clock = Arc::new(FixedClock(1_760_869_800_000));
-    let outlet = Outlet::to(kept.clone(), format, clock.clone());
+    let outlet = Outlet::new(kept.clone(), format, clock.clone(), WAITING_MAX_BYTES);
     let (subscriber, _) = subscriber(level, LineLayer { format, clock, outlet: outlet.clone() });
     tracing::subscriber::with_default(subscriber, work);
     outlet.close();

@@ -18,6 +18,7 @@ use recado_wire::bulk::{
     RATE_MAX,
 };
 use recado_wire::dlq::{DeadLetterFilter, Discarded, ReplayRequest, ReplayStarted};
+use recado_wire::word_of;
 use serde::Serialize;
 
 use super::{Filters, REASON_SHOWN_MAX_BYTES};
@@ -190,13 +191,6 @@ fn named(ids: &[String]) -> BulkFilter {
     BulkFilter { job_ids, ..BulkFilter::default() }
 }
 
-fn word(act: BulkAct) -> &'static str {
-    match act {
-        BulkAct::Replay => "replay",
-        BulkAct::Discard => "discard",
-    }
-}
-
 async fn begin(
     client: &Client,
     act: BulkAct,
@@ -206,7 +200,7 @@ async fn begin(
     screen: &mut Screen,
 ) -> Done {
     let request = BulkRequest { rate_per_second: pace.rate, ..request };
-    let count = client.count_bulk(word(act), &request).await?;
+    let count = client.count_bulk(&word_of(act), &request).await?;
     if pace.dry_run {
         return ask.show(screen, &count, show_count);
     }
@@ -215,7 +209,7 @@ async fn begin(
     }
     // Named ones have been chosen by hand.
     if count.total > 1 && !pace.yes && request.filter.job_ids.is_none() {
-        let (what, total) = (word(act), count.total);
+        let (what, total) = (word_of(act), count.total);
         let otherwise =
             format!("this would {what} {total} dead letters; add --yes, or --dry-run to see a few");
         confirm(&format!("This will {what} {total} dead letters."), &otherwise)?;
@@ -236,7 +230,7 @@ async fn begin(
 
 fn show_count(screen: &mut Screen, count: &BulkCount) -> io::Result<()> {
     let dead_letters = counted(count.total, "dead letter", "dead letters");
-    screen.line(format_args!("would {} {dead_letters}; nothing was touched", word(count.act)))?;
+    screen.line(format_args!("would {} {dead_letters}; nothing was touched", word_of(count.act)))?;
     if count.sample.is_empty() {
         return Ok(());
     }
@@ -309,7 +303,7 @@ fn show(screen: &mut Screen, bulk: &Bulk) -> io::Result<()> {
     });
     screen.pairs([
         ("bulk", Field::painted(&bulk.id, Paint::Strong)),
-        ("act", Field::from(word(bulk.act))),
+        ("act", Field::from(word_of(bulk.act))),
         ("state", state(bulk)),
         ("done", progress(bulk)),
         ("skipped", if_not_zero(bulk.progress.skipped)),
@@ -331,7 +325,7 @@ fn show(screen: &mut Screen, bulk: &Bulk) -> io::Result<()> {
 
 const COLUMNS: &[Column<Bulk>] = &[
     ("bulk", |bulk| Field::from(&bulk.id)),
-    ("act", |bulk| Field::from(word(bulk.act))),
+    ("act", |bulk| Field::from(word_of(bulk.act))),
     ("state", state),
     ("done", progress),
     ("started", |bulk| Field::time(bulk.started_at)),

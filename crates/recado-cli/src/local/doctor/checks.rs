@@ -12,10 +12,11 @@ use recado_config::units::about_size;
 use recado_config::{Config, Inputs};
 use recado_core::Timestamp;
 use recado_core::words::counted;
+use recado_store_redis::check::{Finding, bad, good, note};
 use recado_wire::alerts::Alert;
 use recado_wire::health::{Health, Ready};
 
-use super::{Finding, ServerState};
+use super::ServerState;
 
 /// Time for timing durable writes.
 const FSYNC_TIMED: Duration = Duration::from_millis(400);
@@ -31,19 +32,19 @@ const SKEW_MAX: Duration = Duration::from_secs(5);
 
 pub fn configuration(config: &Config, inputs: &Inputs) -> Vec<Finding> {
     let file = config.file.as_deref().unwrap_or("no file, built-in defaults");
-    let mut findings = vec![Finding::good("configuration", format!("{file}, {}", config.environment))];
+    let mut findings = vec![good("configuration", format!("{file}, {}", config.environment))];
     for other in Environment::ALL.into_iter().filter(|other| *other != config.environment) {
         if let Err(faults) = Config::check_elsewhere(inputs, other) {
-            findings.push(Finding::note("configuration elsewhere", format!("faulty in {other}"), faults));
+            findings.push(note("configuration elsewhere", format!("faulty in {other}"), faults));
         }
     }
     findings.extend(config.file.as_deref().and_then(readable_by_others));
     let usable = config.usable_route_names();
     findings.push(if usable.is_empty() {
-        Finding::note("routes", "none takes jobs", "`recado config show` says what each one lacks")
+        note("routes", "none takes jobs", "`recado config show` says what each one lacks")
     } else {
         let (count, of, names) = (usable.len(), config.routes.len(), usable.join(", "));
-        Finding::good("routes", format!("{count} of {of} take jobs: {names}"))
+        good("routes", format!("{count} of {of} take jobs: {names}"))
     });
     findings
 }
@@ -52,7 +53,7 @@ pub fn configuration(config: &Config, inputs: &Inputs) -> Vec<Finding> {
 fn readable_by_others(file: &str) -> Option<Finding> {
     let mode = std::fs::metadata(file).ok()?.permissions().mode();
     (mode & 0o004 != 0).then(|| {
-        Finding::note(
+        note(
             "configuration file",
             format!("{file} can be read by every user of this machine"),
             format!("it may hold secrets: chmod 600 {file}"),
@@ -69,22 +70,22 @@ pub fn data_dir(config: &Config, server: ServerState, now: Timestamp) -> Vec<Fin
     let rate = match fsync_rate(&there, now) {
         Ok(measured) => {
             let state = if there == *dir { "can be written" } else { "does not exist yet and can be made" };
-            findings.push(Finding::good("data directory", format!("{shown} {state}")));
+            findings.push(good("data directory", format!("{shown} {state}")));
             measured
         }
         Err(error) => {
             let fix =
                 format!("let this user write there, or choose another directory with --data-dir: {error}");
-            findings.push(Finding::bad("data directory", format!("{shown} cannot be written"), fix));
+            findings.push(bad("data directory", format!("{shown} cannot be written"), fix));
             return findings;
         }
     };
     findings.push(match recado_store_embedded::lock_holder(dir) {
-        None => Finding::good("lock", "no process has the data directory"),
+        None => good("lock", "no process has the data directory"),
         Some(holder) if server == ServerState::Answers => {
-            Finding::good("lock", format!("process {holder} has it, and the server answers"))
+            good("lock", format!("process {holder} has it, and the server answers"))
         }
-        Some(holder) => Finding::bad(
+        Some(holder) => bad(
             "lock",
             format!("process {holder} has the data directory, and no server answers"),
             format!("look at process {holder}; end it before starting another, or give --url if it listens elsewhere"),
@@ -95,7 +96,7 @@ pub fn data_dir(config: &Config, server: ServerState, now: Timestamp) -> Vec<Fin
     if rate.skew > SKEW_MAX {
         let found = format!("the file system's clock is {} s away from this machine's", rate.skew.as_secs());
         let fix = "synchronise the clocks of this machine and its file server";
-        findings.push(Finding::note("file times", found, fix));
+        findings.push(note("file times", found, fix));
     }
     findings
 }
@@ -116,7 +117,7 @@ pub fn audit_dir(config: &Config, late: Option<Alert>) -> Finding {
     let written = File::create(&probe).and_then(|mut file| file.write_all(&[0; 4096]));
     let _ = std::fs::remove_file(&probe);
     match (written, late) {
-        (Ok(()), Some(alert)) => Finding::note(
+        (Ok(()), Some(alert)) => note(
             "audit trail",
             format!("{shown} can be written from here, yet the server has an alert: {}", alert.message),
             format!(
@@ -124,11 +125,9 @@ pub fn audit_dir(config: &Config, late: Option<Alert>) -> Finding {
                 alert.runbook
             ),
         ),
-        (Ok(()), None) if there == absolute => {
-            Finding::good("audit trail", format!("{shown} can be written"))
-        }
-        (Ok(()), None) => Finding::good("audit trail", format!("{shown} does not exist yet and can be made")),
-        (Err(error), _) => Finding::bad(
+        (Ok(()), None) if there == absolute => good("audit trail", format!("{shown} can be written")),
+        (Ok(()), None) => good("audit trail", format!("{shown} does not exist yet and can be made")),
+        (Err(error), _) => bad(
             "audit trail",
             format!("{shown} cannot be written; records stay in the store until it can"),
             format!("let this user write there, or name another directory in [audit] dir: {error}"),
@@ -146,17 +145,17 @@ fn nearest_existing(dir: &Path) -> PathBuf {
 
 fn room(dir: &Path, config: &Config) -> Finding {
     let Ok(disk) = rustix::fs::statvfs(dir) else {
-        return Finding::note("disk", "cannot tell how much is free", "look with `df`");
+        return note("disk", "cannot tell how much is free", "look with `df`");
     };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let reserve = config.reserve_bytes();
     let found = format!("{} free, {} kept back", about_size(free), about_size(reserve));
     if free <= reserve {
-        Finding::bad("disk", found, "new jobs are refused: free some space, or lower store.reserve")
+        bad("disk", found, "new jobs are refused: free some space, or lower store.reserve")
     } else if free < reserve.saturating_mul(4) {
-        Finding::note("disk", found, "free some space soon: below the reserve new jobs are refused")
+        note("disk", found, "free some space soon: below the reserve new jobs are refused")
     } else {
-        Finding::good("disk", found)
+        good("disk", found)
     }
 }
 
@@ -170,9 +169,9 @@ fn speed(rate: &Rate) -> Finding {
     let found = format!("{:.0} durable writes a second, one after the other", rate.per_second);
     if rate.per_second < FSYNC_RATE_LOW {
         let fix = "jobs that arrive together share a write, yet a faster disk would help";
-        Finding::note("disk speed", found, fix)
+        note("disk speed", found, fix)
     } else {
-        Finding::good("disk speed", found)
+        good("disk speed", found)
     }
 }
 
@@ -206,16 +205,16 @@ fn fsync_rate(dir: &Path, now: Timestamp) -> std::io::Result<Rate> {
 pub async fn port(config: &Config, server: ServerState) -> Finding {
     let address = config.settings.server.listen;
     match (tokio::net::TcpListener::bind(address).await, server) {
-        (Ok(_), ServerState::Answers) => Finding::note(
+        (Ok(_), ServerState::Answers) => note(
             "port",
             format!("{address} is free, though a server answers at the URL"),
             "the running server uses another configuration: compare --config and --listen",
         ),
-        (Ok(_), ServerState::Silent) => Finding::good("port", format!("{address} is free")),
+        (Ok(_), ServerState::Silent) => good("port", format!("{address} is free")),
         (Err(_), ServerState::Answers) => {
-            Finding::good("port", format!("{address} is in use, and the server answers"))
+            good("port", format!("{address} is in use, and the server answers"))
         }
-        (Err(error), ServerState::Silent) => Finding::bad(
+        (Err(error), ServerState::Silent) => bad(
             "port",
             format!("cannot listen on {address}: {error}"),
             "end the program that listens there, or choose another address with --listen",
@@ -226,10 +225,10 @@ pub async fn port(config: &Config, server: ServerState) -> Finding {
 pub fn clock(now: Timestamp) -> Finding {
     let [first, last] = YEARS.map(|year| year.parse::<Timestamp>().unwrap_or_default());
     if (first..last).contains(&now) {
-        return Finding::good("clock", now);
+        return good("clock", now);
     }
     let fix = "set the time, for example with `timedatectl set-ntp true`";
-    Finding::bad("clock", format!("{now} cannot be right"), fix)
+    bad("clock", format!("{now} cannot be right"), fix)
 }
 
 pub async fn server(client: &Client, health: Result<Health, ClientError>, url: &str) -> Vec<Finding> {
@@ -237,10 +236,10 @@ pub async fn server(client: &Client, health: Result<Health, ClientError>, url: &
         Ok(health) => health,
         Err(error) => {
             let fix = "start one with `recado serve`, or give its address with --url";
-            return vec![Finding::note("server", error, fix)];
+            return vec![note("server", error, fix)];
         }
     };
-    let mut findings = vec![Finding::good("server", format!("{url} answers, version {}", health.version))];
+    let mut findings = vec![good("server", format!("{url} answers, version {}", health.version))];
     findings.push(match client.ready().await {
         Ok(ready) if ready.status == Ready::Ready => {
             let counts = ready.counts.map(|counts| {
@@ -248,17 +247,17 @@ pub async fn server(client: &Client, health: Result<Health, ClientError>, url: &
                 let dead_letters = counted(counts.dead_letters, "dead letter", "dead letters");
                 format!(": {waiting} waiting, {leased} under way, {dead_letters}")
             });
-            Finding::good("ready", format!("it takes jobs{}", counts.unwrap_or_default()))
+            good("ready", format!("it takes jobs{}", counts.unwrap_or_default()))
         }
         Ok(ready) if ready.reasons.is_empty() => {
-            Finding::bad("ready", "it does not say why", "look at the server's log")
+            bad("ready", "it does not say why", "look at the server's log")
         }
-        Ok(ready) => Finding::bad("ready", ready.reasons.join("; "), "look at the server's log"),
-        Err(error) => Finding::bad("ready", error, "look at the server's log"),
+        Ok(ready) => bad("ready", ready.reasons.join("; "), "look at the server's log"),
+        Err(error) => bad("ready", error, "look at the server's log"),
     });
     if let Err(error) = client.openapi().await {
         let fix = "give the server's token with --token or RECADO_TOKEN";
-        findings.push(Finding::bad("token", error, fix));
+        findings.push(bad("token", error, fix));
     }
     findings
 }

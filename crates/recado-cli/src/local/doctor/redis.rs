@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use recado_core::Random;
 use recado_engine::{Clock, SystemClock};
-use recado_store_redis::check::{self, Checkup};
+use recado_store_redis::check::{Checkup, Finding, bad, good, note};
 use recado_store_redis::link::{Link, OpenError, RedisOptions, Target};
-
-use super::{Finding, State};
 
 /// Answers that are timed.
 const ANSWERS_TIMED: u32 = 20;
@@ -24,10 +22,10 @@ pub async fn look_at(options: &RedisOptions) -> Vec<Finding> {
     let random = Arc::new(Random::from_entropy());
     let checkup = match Checkup::of(options, random.clone()).await {
         Ok(checkup) => checkup,
-        Err(error) => return vec![Finding::bad("store", format!("{place}: {error}"), fix(&error))],
+        Err(error) => return vec![bad("store", format!("{place}: {error}"), fix(&error))],
     };
-    let mut findings = vec![Finding::good("store", format!("{place} answers"))];
-    findings.extend(checkup.findings().into_iter().map(shown));
+    let mut findings = vec![good("store", format!("{place} answers"))];
+    findings.extend(checkup.findings());
     // What is unfit is told above; there is nothing more to learn from it.
     if let Ok(link) = Link::open(options, random).await {
         findings.push(speed(&link).await);
@@ -45,29 +43,20 @@ fn fix(error: &OpenError) -> &'static str {
     }
 }
 
-fn shown(finding: check::Finding) -> Finding {
-    let state = match finding.state {
-        check::FindingState::Good => State::Good,
-        check::FindingState::Note => State::Note,
-        check::FindingState::Bad => State::Bad,
-    };
-    Finding { what: finding.what, state, found: finding.found, fix: finding.fix }
-}
-
 async fn speed(link: &Link) -> Finding {
     let mut whole = Duration::ZERO;
     for _ in 0..ANSWERS_TIMED {
         match link.ping().await {
             Ok(took) => whole += took,
-            Err(error) => return Finding::bad("store speed", error, "see its log and the network"),
+            Err(error) => return bad("store speed", error, "see its log and the network"),
         }
     }
     let each = whole / ANSWERS_TIMED;
     let found = format!("{:.1} ms for an answer", each.as_secs_f64() * 1_000.0);
     if each <= ANSWER_SLOW {
-        return Finding::good("store speed", found);
+        return good("store speed", found);
     }
-    Finding::note("store speed", found, "put the nodes near Redis: every job asks it a few times")
+    note("store speed", found, "put the nodes near Redis: every job asks it a few times")
 }
 
 fn skew(link: &Link) -> Option<Finding> {
@@ -75,6 +64,6 @@ fn skew(link: &Link) -> Option<Finding> {
     let apart = theirs.since(ours).max(ours.since(theirs));
     (apart > SKEW_MAX).then(|| {
         let found = format!("the clock of Redis is {} s away from this machine's", apart.as_secs());
-        Finding::note("store clock", found, "synchronise both, for example with `timedatectl set-ntp true`")
+        note("store clock", found, "synchronise both, for example with `timedatectl set-ntp true`")
     })
 }
