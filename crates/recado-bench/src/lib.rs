@@ -4,6 +4,7 @@
 //! the same run: how often the disk syncs, how fast bare SQLite inserts and updates, how fast a bare axum
 //! handler answers. The ratio is the figure to keep.
 
+mod curves;
 mod deliveries;
 mod enqueues;
 mod lanes;
@@ -43,6 +44,8 @@ pub enum Part {
     Deliveries,
     /// Latency of the dashboard's pages, with a million jobs behind them
     Pages,
+    /// Cost of a job while one thing grows, drawn as SVG
+    Curves,
 }
 
 /// Size and length of a run.
@@ -61,6 +64,8 @@ pub struct BenchOptions {
     pub redis_url: Option<String>,
     /// Receivers of real deliveries.
     pub receivers: Option<Receivers>,
+    /// Directory of the drawn curves; created where it is missing.
+    pub plots: PathBuf,
 }
 
 impl BenchOptions {
@@ -90,6 +95,7 @@ pub async fn run(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Repo
         Part::Redis => redis::measure(&options, progress).await,
         Part::Audit => trail::measure(&options, progress).await,
         Part::Deliveries => real::measure(&options, progress).await,
+        Part::Curves => curves::measure(&options, progress).await,
         Part::Pages => pages::measure(&options, progress).await,
     };
     std::fs::remove_dir_all(&options.dir)?;
