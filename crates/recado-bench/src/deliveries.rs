@@ -8,11 +8,19 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{Outcome, Payload};
 use recado_engine::{Carrier, Clock, Engine, SystemClock};
+use recado_store::prelude::*;
 use recado_transport::{DataFault, Delivery, Sandbox, Transport, TransportKind};
 
+use super::load::{Posted, drive};
 use super::report::Report;
-use super::scene::{Scene, route, submission};
+use super::scene::{Scene, job_body, route, serve, submission, take_in};
 use super::{BenchOptions, Failed, limits};
+
+const END_TO_END: &str = "end to end: single enqueues over HTTP, 50 connections, delivered";
+
+/// Background load: so many jobs at each tick are 20,000 a second.
+const LOAD_JOBS: usize = 100;
+const LOAD_TICK: Duration = Duration::from_millis(5);
 
 pub async fn drain(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let scene = Scene::new(options, "drain").await?;
@@ -27,6 +35,23 @@ pub async fn drain(options: &BenchOptions, report: &mut Report) -> Result<(), Fa
     report.add_beside("sandbox drain per fsync", rate, "jobs/s", limits::FSYNC);
     report.add("disk per waiting job", bytes_per_job, "bytes");
     engine.stop().await?;
+    Ok(())
+}
+
+/// Measures jobs from a call over HTTP, answered after its fsync, to their end: from the first call to the last
+/// delivery.
+pub async fn end_to_end(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
+    let scene = Scene::new(options, "end-to-end").await?;
+    let engine = scene.engine([route("sandbox", Carrier::Transport(Arc::new(Sandbox)))?]);
+    let (address, server) = serve(&engine).await?;
+    let posted = Posted { path: "/v1/jobs", content_type: "application/json", body: || job_body("sandbox") };
+    let started = Instant::now();
+    let driven = drive(address, 50, options.seconds(6.0), posted).await?;
+    scene.emptied().await?;
+    let rate = driven.latencies.len() as f64 / started.elapsed().as_secs_f64();
+    server.abort();
+    engine.stop().await?;
+    report.add_beside(END_TO_END, rate, "jobs/s", limits::BARE_AXUM).set_latencies(driven.latencies);
     Ok(())
 }
 
@@ -95,6 +120,34 @@ pub async fn pickup(options: &BenchOptions, report: &mut Report) -> Result<(), F
     let jobs = waits.len() as f64;
     report.add("pickup at 200 jobs/s", jobs, "jobs").set_latencies(waits);
     Ok(())
+}
+
+/// Measures the same pickup while other jobs go through the same engine.
+pub async fn pickup_under_load(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
+    let scene = Scene::new(options, "pickup-under-load").await?;
+    let arrivals = Arc::new(Arrivals::default());
+    let engine = scene.engine([
+        route("arrivals", Carrier::Transport(arrivals.clone()))?,
+        route("sandbox", Carrier::Transport(Arc::new(Sandbox)))?,
+    ]);
+    let started = Instant::now();
+    let load = tokio::spawn(load(engine.clone()));
+    let waits = arrivals.pickups(&engine, &["arrivals"], options.seconds(10.0)).await?;
+    let ended = scene.store.counts(SystemClock.now()).await?.ended;
+    let rate = (ended as f64 - waits.len() as f64) / started.elapsed().as_secs_f64();
+    load.abort();
+    engine.stop().await?;
+    report.add("pickup at 200 jobs/s beside 20,000 jobs/s: the others", rate, "jobs/s").set_latencies(waits);
+    Ok(())
+}
+
+/// Enqueues background jobs until it is aborted.
+async fn load(engine: Engine) -> Result<(), Failed> {
+    let mut tick = tokio::time::interval(LOAD_TICK);
+    loop {
+        tick.tick().await;
+        take_in(&engine, LOAD_JOBS, |_| submission("sandbox")).await?;
+    }
 }
 
 /// Measures how late scheduled jobs start.

@@ -9,6 +9,9 @@ mod drains;
 mod outage;
 mod turns;
 
+pub use claims::parked_claim_us;
+pub use drains::{Arrival, cost_by_companies};
+
 use super::{BenchOptions, Failed, Report};
 
 pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {

@@ -4,6 +4,7 @@
 //! the same run: how often the disk syncs, how fast bare SQLite inserts and updates, how fast a bare axum
 //! handler answers. The ratio is the figure to keep.
 
+mod curves;
 mod deliveries;
 mod enqueues;
 mod lanes;
@@ -31,6 +32,8 @@ pub use report::Report;
 pub enum Part {
     /// Throughput and latency of jobs, from enqueue to delivery
     Flow,
+    /// Drain and end-to-end rate of the bare queue: the part of flow that `bench/run` puts beside other queues
+    Queue,
     /// Cost of turns, breakers and limits, and proof that they hold
     Lanes,
     /// Throughput of jobs over a Redis that nodes share
@@ -41,6 +44,8 @@ pub enum Part {
     Deliveries,
     /// Latency of the dashboard's pages, with a million jobs behind them
     Pages,
+    /// Cost of a job while one thing grows, drawn as SVG
+    Curves,
 }
 
 /// Size and length of a run.
@@ -59,6 +64,8 @@ pub struct BenchOptions {
     pub redis_url: Option<String>,
     /// Receivers of real deliveries.
     pub receivers: Option<Receivers>,
+    /// Directory of the drawn curves; created where it is missing.
+    pub plots: PathBuf,
 }
 
 impl BenchOptions {
@@ -80,10 +87,15 @@ pub async fn run(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Repo
     let options = BenchOptions { dir: options.dir.canonicalize()?, ..options.clone() };
     let outcome = match options.part {
         Part::Flow => flow(&options, progress).await,
+        Part::Queue => {
+            let mut report = Report::default();
+            queue(&options, &mut report, progress).await.map(|()| report)
+        }
         Part::Lanes => lanes::measure(&options, progress).await,
         Part::Redis => redis::measure(&options, progress).await,
         Part::Audit => trail::measure(&options, progress).await,
         Part::Deliveries => real::measure(&options, progress).await,
+        Part::Curves => curves::measure(&options, progress).await,
         Part::Pages => pages::measure(&options, progress).await,
     };
     std::fs::remove_dir_all(&options.dir)?;
@@ -104,13 +116,21 @@ async fn flow(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report,
     enqueues::batch(options, &mut report).await?;
     progress("enqueues through the coalescing client");
     enqueues::coalesced(options, &mut report).await?;
-    progress("sandbox drain");
-    deliveries::drain(options, &mut report).await?;
+    queue(options, &mut report, &progress).await?;
     progress("pickup at 200 jobs a second");
     deliveries::pickup(options, &mut report).await?;
+    progress("the same beside 20,000 jobs a second");
+    deliveries::pickup_under_load(options, &mut report).await?;
     progress("jobs that become due");
     deliveries::due(options, &mut report).await?;
     progress(&format!("restart with {} jobs waiting", options.pending));
     restart::restart(options, &mut report).await?;
     Ok(report)
+}
+
+async fn queue(options: &BenchOptions, report: &mut Report, progress: impl Fn(&str)) -> Result<(), Failed> {
+    progress("sandbox drain");
+    deliveries::drain(options, report).await?;
+    progress("single enqueues over HTTP that are delivered");
+    deliveries::end_to_end(options, report).await
 }

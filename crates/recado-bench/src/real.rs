@@ -4,6 +4,7 @@
 //! all of them are in the store, so the clock sees deliveries alone. Beside each rate stands the processor time of the
 //! server for one delivery, which a busy machine disturbs less.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,7 +18,7 @@ use uuid::Uuid;
 
 use super::load::Caller;
 use super::process::{KilledOnDrop, free_port};
-use super::report::Report;
+use super::report::{Report, grouped};
 use super::scene::at_once;
 use super::{BenchOptions, Failed};
 
@@ -32,6 +33,12 @@ const BATCH_BYTES: usize = 8 << 20;
 const LOOK: Duration = Duration::from_millis(20);
 /// Gives up on a server or a delivery that takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Registered endpoints of the webhook figure that has many, each with an address and a secret of its own.
+const ENDPOINTS: usize = 20_000;
+/// The most endpoints of a company.
+const COMPANY_ENDPOINTS: usize = 100;
+/// Connections that register endpoints.
+const REGISTRARS: usize = 32;
 /// Leases that a worker takes at once.
 const LEASES_MAX: usize = 64;
 const WORKERS: usize = 4;
@@ -117,10 +124,17 @@ pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<
     for kind in &KINDS {
         progress(kind.name);
         let jobs = ((kind.jobs as f64 * options.scale) as usize).max(300);
-        let (rate, work) = server.deliver(kind.route, jobs, &(kind.data)(&receivers)).await?;
+        let data = (kind.data)(&receivers);
+        let (rate, work) = server.deliver(kind.route, jobs, |nth| job(kind.route, nth, &data)).await?;
         report.add_beside(kind.name, rate, "jobs/s", BARE_CLIENT);
-        report.add(format!("{}, processor time", kind.name), work, "µs");
+        report.add_beside(format!("{}, processor time", kind.name), work, "µs", "HTTP, processor time");
     }
+    let endpoints = options.count(ENDPOINTS);
+    let name = format!("webhook, {} endpoints", grouped(endpoints as f64));
+    progress(&name);
+    let (rate, work) = server.deliver_to_endpoints(&receivers.http, endpoints, endpoints * 5).await?;
+    report.add_beside(name.clone(), rate, "jobs/s", "webhook");
+    report.add_beside(format!("{name}, processor time"), work, "µs", "webhook, processor time");
     progress("pull workers over HTTP");
     let (rate, work) = server.pull(options.count(50_000)).await?;
     report.add("pull workers over HTTP", rate, "jobs/s");
@@ -154,14 +168,14 @@ async fn bare_client(receivers: &Receivers, requests: usize, report: &mut Report
 }
 
 /// A server of this program, with routes to the receivers.
-struct Server {
+pub struct Server {
     process: KilledOnDrop,
     address: SocketAddr,
     caller: Caller,
 }
 
 impl Server {
-    async fn start(dir: &Path, receivers: &Receivers) -> Result<Self, Failed> {
+    pub async fn start(dir: &Path, receivers: &Receivers) -> Result<Self, Failed> {
         let config = dir.join("recado.toml");
         std::fs::write(&config, configuration(receivers))?;
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
@@ -189,26 +203,27 @@ impl Server {
         self.caller.post(path, "application/json", &body.to_string()).await.map(drop)
     }
 
-    async fn enqueue(&mut self, route: &str, jobs: usize, data: &Value) -> Result<(), Failed> {
-        let batch_jobs = (BATCH_BYTES / data.to_string().len()).clamp(1, BATCH_JOBS);
+    /// Enqueues the jobs that `job` writes, the nth of this many, in batches.
+    async fn enqueue(&mut self, jobs: usize, job: impl Fn(usize) -> Value) -> Result<(), Failed> {
+        let batch_jobs = (BATCH_BYTES / job(0).to_string().len()).clamp(1, BATCH_JOBS);
         for first in (0..jobs).step_by(batch_jobs) {
-            let lines: String = (first..jobs.min(first + batch_jobs))
-                .map(|nth| {
-                    let company = format!("company-{}", nth % COMPANIES);
-                    let job = json!({"jobId": Uuid::new_v4().to_string(), "route": route, "companyId": company, "data": data});
-                    format!("{job}\n")
-                })
-                .collect();
+            let lines: String =
+                (first..jobs.min(first + batch_jobs)).map(|nth| format!("{}\n", job(nth))).collect();
             self.caller.post("/v1/jobs/batch", "application/x-ndjson", &lines).await?;
         }
         Ok(())
     }
 
     /// Returns the rate, and the processor time of a delivery in microseconds.
-    async fn deliver(&mut self, route: &str, jobs: usize, data: &Value) -> Result<(f64, f64), Failed> {
+    async fn deliver(
+        &mut self,
+        route: &str,
+        jobs: usize,
+        job: impl Fn(usize) -> Value,
+    ) -> Result<(f64, f64), Failed> {
         let provider = format!("/v1/providers/{route}");
         self.post(&format!("{provider}/pause"), &json!({"reason": "bench"})).await?;
-        self.enqueue(route, jobs, data).await?;
+        self.enqueue(jobs, job).await?;
         let sent = self.sent(route).await?;
         let (started, work) = (Instant::now(), self.processor_time()?);
         self.post(&format!("{provider}/resume"), &json!({})).await?;
@@ -221,9 +236,31 @@ impl Server {
         self.result(jobs, started, work)
     }
 
+    /// Registers so many endpoints, and delivers signed webhooks to all of them in turn.
+    pub async fn deliver_to_endpoints(
+        &mut self,
+        http: &str,
+        endpoints: usize,
+        jobs: usize,
+    ) -> Result<(f64, f64), Failed> {
+        let address = self.address;
+        let ids = at_once(REGISTRARS, |nth| {
+            let own = (nth..endpoints).step_by(REGISTRARS);
+            register(address, own.map(|nth| (nth, format!("{http}/hook/{nth}"))).collect())
+        });
+        let ids: BTreeMap<usize, String> = ids.await?.into_iter().flatten().collect();
+        let job = |nth: usize| {
+            let data =
+                json!({"endpointId": ids[&(nth % endpoints)], "event": "order.paid", "payload": text(273)});
+            request("bench-webhook", &endpoint_company(nth % endpoints), &data)
+        };
+        self.deliver("bench-webhook", jobs, job).await
+    }
+
     /// Workers lease and settle over HTTP.
     async fn pull(&mut self, jobs: usize) -> Result<(f64, f64), Failed> {
-        self.enqueue(WORKER_ROUTE, jobs, &text(273)).await?;
+        let data = text(273);
+        self.enqueue(jobs, |nth| job(WORKER_ROUTE, nth, &data)).await?;
         let (started, work) = (Instant::now(), self.processor_time()?);
         let address = self.address;
         at_once(WORKERS, |nth| pull_all(address, nth)).await?;
@@ -245,6 +282,36 @@ impl Server {
     fn processor_time(&self) -> Result<Duration, Failed> {
         processor_time(&self.process.0.id().to_string())
     }
+}
+
+/// The nth job of a route whose companies take turns.
+fn job(route: &str, nth: usize, data: &Value) -> Value {
+    request(route, &format!("company-{}", nth % COMPANIES), data)
+}
+
+fn request(route: &str, company: &str, data: &Value) -> Value {
+    json!({"jobId": Uuid::new_v4().to_string(), "route": route, "companyId": company, "data": data})
+}
+
+fn endpoint_company(nth: usize) -> String {
+    format!("company-{}", nth / COMPANY_ENDPOINTS)
+}
+
+/// Registers endpoints by their numbers and addresses, and returns their ids. They subscribe to an event that does not
+/// occur, because the events of all deliveries would go to each of them otherwise.
+async fn register(
+    address: SocketAddr,
+    endpoints: Vec<(usize, String)>,
+) -> Result<Vec<(usize, String)>, Failed> {
+    let mut caller = Caller::connect(address).await?;
+    let mut ids = Vec::with_capacity(endpoints.len());
+    for (nth, url) in endpoints {
+        let asked = json!({"companyId": endpoint_company(nth), "url": url, "events": ["EndpointDisabled"]});
+        let answer = caller.post("/v1/endpoints", "application/json", &asked.to_string()).await?;
+        let added: Value = serde_json::from_str(answer)?;
+        ids.push((nth, added["id"].as_str().ok_or("an endpoint without an id")?.to_owned()));
+    }
+    Ok(ids)
 }
 
 /// Leases and settles until nothing is left.

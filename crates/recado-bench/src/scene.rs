@@ -145,9 +145,14 @@ pub fn engine_on(
 
 /// Until nothing waits and nothing is on its way.
 pub async fn emptied(store: &dyn Store) -> Result<(), Failed> {
+    drained_to(store, 0).await
+}
+
+/// Until at most so many jobs wait or are on their way.
+pub async fn drained_to(store: &dyn Store, jobs: u64) -> Result<(), Failed> {
     loop {
         let counts = store.counts(SystemClock.now()).await?;
-        if counts.ready + counts.leased + counts.delayed == 0 {
+        if counts.ready + counts.leased + counts.delayed <= jobs {
             return Ok(());
         }
         tokio::time::sleep(LOOK).await;

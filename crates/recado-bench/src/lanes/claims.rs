@@ -24,13 +24,21 @@ const ROUNDS: usize = 3;
 const ACTIVE: usize = 100;
 
 pub async fn beside_parked(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
-    measure(options, report, "parked jobs", async |scene, parked| {
-        // Only workers carry either, and none asks: one lane stands for what may not go out.
-        let engine = scene.engine([route(LANE, Carrier::Workers)?, route(PARKED, Carrier::Workers)?]);
-        take_in(&engine, parked, |nth| submission_of(&company(nth), PARKED)).await?;
-        Ok(engine)
-    })
-    .await
+    measure(options, report, "parked jobs", park).await
+}
+
+/// Microseconds of a claim of 256 jobs beside so many parked ones, the median of many.
+pub async fn parked_claim_us(options: &BenchOptions, parked: usize) -> Result<f64, Failed> {
+    let scene = Scene::new(options, "lanes").await?;
+    let engine = park(&scene, parked).await?;
+    claim_us(options, scene, &engine).await
+}
+
+async fn park(scene: &Scene, parked: usize) -> Result<Engine, Failed> {
+    // Only workers carry either, and none asks: one lane stands for what may not go out.
+    let engine = scene.engine([route(LANE, Carrier::Workers)?, route(PARKED, Carrier::Workers)?]);
+    take_in(&engine, parked, |nth| submission_of(&company(nth), PARKED)).await?;
+    Ok(engine)
 }
 
 pub async fn beside_idle(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
