@@ -7,7 +7,6 @@ mod admin;
 mod confirm;
 mod data;
 mod delivery;
-mod examples;
 mod local;
 mod monitor;
 mod out_file;
@@ -18,8 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use admin::{OfTenantArgs, OrList, accounts, providers, routes, tenants};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use examples::add_examples;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use recado_client::{Client, ClientError};
 use recado_config::catalogue::Environment;
 use recado_config::fault::Faults;
@@ -31,11 +29,22 @@ use tokio::runtime::Builder;
 
 /// Takes jobs, delivers each to its provider, retries with backoff, and keeps what fails for a person.
 #[derive(Debug, Parser)]
-#[command(name = "recado", version, max_term_width = 100)]
+#[command(name = "recado", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  recado serve                       start on 127.0.0.1:7400, jobs in ./recado-data
+  recado demo                        see it at work: providers that fail, traffic, the dashboard
+  recado send sandbox --company acme --data '{\"script\":[\"503 busy\",\"ok\"]}' --wait
+  recado jobs list --status failed   what did not arrive
+  recado dlq replay order-1042       give a dead letter another chance
+  recado policy show email --plot    when it would be tried again
+
+EXIT CODES: 0 done, 1 failed, 2 usage.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -46,39 +55,64 @@ enum Command {
     /// Enqueue one job.
     Send(delivery::send::SendArgs),
     /// Look at jobs, cancel them.
+    #[command(after_help = "EXAMPLES:\n  recado jobs list --status retrying\n  recado jobs show order-1042")]
     #[command(subcommand)]
     Jobs(delivery::jobs::JobsCommand),
     /// The dead letter queue: look, count, replay, discard, export, import.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq stats --by company\n  recado dlq replay order-1042\n  recado dlq replay --code 421 --canary 3"
+    )]
     #[command(subcommand)]
     Dlq(delivery::dlq::DlqCommand),
     /// Follow what happens, as it happens.
     Events(monitor::events::EventsArgs),
     /// Webhook endpoints: where companies hear of events.
+    #[command(
+        after_help = "EXAMPLES:\n  recado endpoints list\n  recado endpoints add --company acme --to https://example.com/hooks\n  recado endpoints test ep_0197"
+    )]
     #[command(subcommand)]
     Endpoints(admin::endpoints::EndpointsCommand),
     /// Ask a provider and wait for its answer.
     Call(delivery::call::CallArgs),
     /// Accounts whose credential a provider no longer takes.
+    #[command(
+        after_help = "EXAMPLES:\n  recado accounts --company acme\n  recado accounts clear instagram acme"
+    )]
     Accounts(OrList<accounts::AccountsCommand, OfTenantArgs>),
     /// Providers: breakers, limits, what waits for them.
+    #[command(
+        after_help = "EXAMPLES:\n  recado providers\n  recado providers open instagram --reason 'their maintenance'\n  recado providers pause smtp-main"
+    )]
     Providers(OrList<providers::ProvidersCommand, AskArgs>),
     /// Holds that answers from outside imposed: list them, lift one.
+    #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds lift hold_4f0c…")]
     #[command(subcommand)]
     Holds(admin::holds::HoldsCommand),
     /// Routes: who carries them, pausing one.
+    #[command(
+        after_help = "EXAMPLES:\n  recado routes\n  recado routes pause email --reason 'wrong template'\n  recado routes resume email"
+    )]
     Routes(OrList<routes::RoutesCommand, AskArgs>),
     /// Show tenants with their counts and turns; set their weight, limit or pause.
+    #[command(
+        after_help = "EXAMPLES:\n  recado tenants\n  recado tenants --route email\n  recado tenants set acme --weight 3"
+    )]
     Tenants(OrList<tenants::TenantsCommand, tenants::ListArgs>),
     /// The nodes that share the store: health, share of the work.
+    #[command(after_help = "EXAMPLES:\n  recado nodes\n  recado nodes --json")]
     Nodes(AskArgs),
     /// List alerts.
     Alerts(monitor::alerts::AlertsArgs),
     /// Show retry KPIs beside their targets.
     Kpis(monitor::kpis::KpisArgs),
     /// The audit trail: look, export, prove it whole, remove one person's data.
+    #[command(
+        after_help = "EXAMPLES:\n  recado audit show --job order-1042\n  recado audit export --subject user=u-81 --out u-81.ndjson\n  recado audit verify"
+    )]
     #[command(subcommand)]
     Audit(monitor::audit::AuditCommand),
     /// Show when a route tries again.
+    #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     #[command(subcommand)]
     Policy(local::policy::PolicyCommand),
     /// Ask whether a failed submission should be retried, and when.
@@ -86,9 +120,13 @@ enum Command {
     /// Decide on failed submissions for a process engine, Camunda 8 or 7.
     Camunda(delivery::camunda::CamundaArgs),
     /// Write, check and show the configuration.
+    #[command(after_help = "EXAMPLES:\n  recado config init\n  recado config check")]
     #[command(subcommand)]
     Config(local::configure::ConfigCommand),
     /// Move everything into another store.
+    #[command(
+        after_help = "EXAMPLES:\n  recado store migrate --from ./recado-data --to redis://127.0.0.1:6379"
+    )]
     #[command(subcommand)]
     Store(local::store::StoreCommand),
     /// Look for what could be wrong with this installation.
@@ -101,6 +139,9 @@ enum Command {
     #[command(name = recado_bench::NODE_COMMAND, hide = true)]
     BenchNode,
     /// Write a completion script for a shell.
+    #[command(
+        after_help = "EXAMPLES:\n  recado completions bash > /etc/bash_completion.d/recado\n  recado completions zsh > ~/.zfunc/_recado"
+    )]
     Completions { shell: clap_complete::Shell },
 }
 
@@ -163,8 +204,7 @@ impl From<Faults> for Stop {
 
 /// Runs the program and says how it went.
 pub fn main() -> ExitCode {
-    let matches = add_examples(Cli::command(), "recado").get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = Cli::parse();
     match run(cli.command) {
         Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
         Err(Stop::Failed(why)) => tell(&why, 1),

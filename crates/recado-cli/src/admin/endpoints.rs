@@ -15,18 +15,29 @@ use crate::{AskArgs, Done, Stop, data};
 #[derive(Debug, Subcommand)]
 pub enum EndpointsCommand {
     /// List endpoints, oldest first.
+    #[command(after_help = "EXAMPLES:\n  recado endpoints list --company acme")]
     List(OfTenantArgs),
     /// Add an endpoint and show its secret, this once.
+    #[command(
+        after_help = "EXAMPLES:\n  recado endpoints add --company acme --to https://example.com/hooks --event JobSent,JobFailed"
+    )]
     Add(AddArgs),
     /// Show one endpoint.
+    #[command(after_help = "EXAMPLES:\n  recado endpoints show ep_0197")]
     Show(OneArgs),
     /// Change an endpoint; what is not named stays.
+    #[command(
+        after_help = "EXAMPLES:\n  recado endpoints set ep_0197 --to https://example.com/new\n  recado endpoints set ep_0197 --event all\n  recado endpoints set ep_0197 --off"
+    )]
     Set(SetArgs),
     /// Switch an endpoint on again, with no failures to its name.
+    #[command(after_help = "EXAMPLES:\n  recado endpoints enable ep_0197")]
     Enable(OneArgs),
     /// Post a signed test at once; fails unless the receiver says yes.
+    #[command(after_help = "EXAMPLES:\n  recado endpoints test ep_0197")]
     Test(OneArgs),
     /// Remove an endpoint.
+    #[command(after_help = "EXAMPLES:\n  recado endpoints remove ep_0197")]
     Remove(OneArgs),
 }
 

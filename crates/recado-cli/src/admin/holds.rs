@@ -16,8 +16,10 @@ const REASON_SHOWN_MAX_BYTES: usize = 120;
 #[derive(Debug, Subcommand)]
 pub enum HoldsCommand {
     /// List holds: scope, reason, end.
+    #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds list --json")]
     List(AskArgs),
     /// Lift a hold, so that its jobs go out.
+    #[command(after_help = "EXAMPLES:\n  recado holds lift hold_4f0c… --reason 'their receiver is fixed'")]
     Lift(LiftArgs),
 }
 

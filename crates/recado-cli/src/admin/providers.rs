@@ -16,16 +16,22 @@ use crate::{AskArgs, Done};
 #[derive(Debug, Subcommand)]
 pub enum ProvidersCommand {
     /// List providers: breaker, limits, what waits for them.
+    #[command(after_help = "EXAMPLES:\n  recado providers list --json")]
     List(AskArgs),
     /// Show one provider.
+    #[command(after_help = "EXAMPLES:\n  recado providers show instagram")]
     Show(OneArgs),
     /// Open a breaker by hand, until it is closed by hand.
+    #[command(after_help = "EXAMPLES:\n  recado providers open instagram --reason 'their maintenance'")]
     Open(TurnArgs),
     /// Close a breaker by hand.
+    #[command(after_help = "EXAMPLES:\n  recado providers close instagram --reason 'they are back'")]
     Close(TurnArgs),
     /// Pause a provider: its jobs wait and spend no attempt.
+    #[command(after_help = "EXAMPLES:\n  recado providers pause smtp-main --reason 'new password'")]
     Pause(PauseArgs),
     /// Let a paused provider go on.
+    #[command(after_help = "EXAMPLES:\n  recado providers resume smtp-main")]
     Resume(OneArgs),
 }
 

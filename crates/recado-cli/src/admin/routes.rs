@@ -12,10 +12,13 @@ use crate::{AskArgs, Done};
 #[derive(Debug, Subcommand)]
 pub enum RoutesCommand {
     /// List routes: who carries them, what waits, what holds them back.
+    #[command(after_help = "EXAMPLES:\n  recado routes list --json")]
     List(AskArgs),
     /// Pause a route: its jobs wait and spend no attempt.
+    #[command(after_help = "EXAMPLES:\n  recado routes pause email --reason 'wrong template'")]
     Pause(OneArgs),
     /// Let a paused route go on.
+    #[command(after_help = "EXAMPLES:\n  recado routes resume email")]
     Resume(OneArgs),
 }
 

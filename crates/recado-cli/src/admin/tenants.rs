@@ -15,10 +15,15 @@ use crate::{AskArgs, Done, Stop, show_cursor};
 #[derive(Debug, Subcommand)]
 pub enum TenantsCommand {
     /// List tenants: counts, turns, and why each waits.
+    #[command(after_help = "EXAMPLES:\n  recado tenants list --route email")]
     List(ListArgs),
     /// Show one tenant on each of its routes.
+    #[command(after_help = "EXAMPLES:\n  recado tenants show acme")]
     Show(OneArgs),
     /// Say how a tenant is treated; what is not named stays.
+    #[command(
+        after_help = "EXAMPLES:\n  recado tenants set acme --weight 3\n  recado tenants set acme --max-per-minute 60\n  recado tenants set acme --max-per-minute none --resume"
+    )]
     Set(SetArgs),
 }
 

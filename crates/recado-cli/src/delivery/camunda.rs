@@ -26,6 +26,16 @@ const STOP_GRACE: Duration = Duration::from_secs(20);
 const JOBS_MAX: u16 = 1_000;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado camunda --url http://localhost:8080
+  recado camunda --engine 7 --url http://localhost:8080/engine-rest
+  CAMUNDA_CLIENT_SECRET=… recado camunda --url https://cluster.example.com \\
+    --oauth-url https://login.example.com/oauth/token --client-id recado --audience zeebe-api
+  recado camunda --url http://localhost:8080 --mode backoff --on-permanent incident
+
+Secrets are safer in variables than in arguments, which other users of the machine can see.
+SIGTERM or Ctrl-C stops gracefully: jobs at hand end first. A second one stops at once.")]
 pub struct CamundaArgs {
     /// Which Camunda.
     #[arg(long, value_enum, default_value_t = Engine::Eight)]

@@ -8,6 +8,10 @@ use recado_wire::decisions::{Decision, DecisionRequest};
 use crate::{AskArgs, Done, Stop};
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado decide --claim-id CLM-001 --error SERVICE_UNAVAILABLE
+  recado decide --claim-id CLM-001 --error 'TIMEOUT at gateway' --retry-count 2 --json")]
 pub struct DecideArgs {
     /// The claim.
     #[arg(long, value_name = "ID")]

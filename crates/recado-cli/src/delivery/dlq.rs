@@ -23,23 +23,41 @@ const REASON_SHOWN_MAX_BYTES: usize = 120;
 #[derive(Debug, Subcommand)]
 pub enum DlqCommand {
     /// List dead letters, newest first.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq list --code 550\n  recado dlq list --reason quota --since 2026-01-31T00:00:00Z --json"
+    )]
     List(ListArgs),
     /// Show one dead letter with its data and every attempt.
+    #[command(after_help = "EXAMPLES:\n  recado dlq show order-1042")]
     Show(JobArgs),
     /// Count dead letters over the whole queue.
+    #[command(after_help = "EXAMPLES:\n  recado dlq stats\n  recado dlq stats --by company --route email")]
     Stats(StatsArgs),
     /// Give dead letters another chance; each leaves the queue when it is sent.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq replay order-1042 --note 'domain verified'\n  recado dlq replay order-1042 --data @corrected.json\n  recado dlq replay order-1042 --original\n  recado dlq replay --company acme --code 421 --dry-run\n  recado dlq replay --code MailFromDomainNotVerified --canary 3 --rate 20 --yes"
+    )]
     Replay(bulk::ReplayArgs),
     /// Give dead letters up for good.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq discard order-1042 --reason 'customer cancelled'\n  recado dlq discard --company acme --until 2026-01-31T00:00:00Z --reason 'customer left' --yes"
+    )]
     Discard(bulk::DiscardArgs),
     /// Look at bulk replays and discards, or stop one.
+    #[command(after_help = "EXAMPLES:\n  recado dlq bulk\n  recado dlq bulk rpl_0197 --stop")]
     Bulk(bulk::BulkArgs),
     /// Write dead letters out, as lines of JSON or as a table.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq export --out dlq.ndjson\n  recado dlq export --format csv --company acme > acme.csv"
+    )]
     Export(archive::ExportArgs),
     /// Bring archived or exported dead letters back. Twice is harmless.
     ///
     /// No other entry is pushed out: lines that find the queue full are refused, and come back when the file is imported
     /// again once there is room. What was discarded since comes back from an export, not from the archive.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq import recado-data/dlq-archive/2026-11.ndjson\n  recado dlq export --out dlq.ndjson && recado dlq import dlq.ndjson"
+    )]
     Import(archive::ImportArgs),
 }
 

@@ -13,12 +13,18 @@ use crate::{AskArgs, Done, show_cursor};
 #[derive(Debug, Subcommand)]
 pub enum JobsCommand {
     /// List jobs, newest first.
+    #[command(
+        after_help = "EXAMPLES:\n  recado jobs list --status retrying --company acme\n  recado jobs list --json | jq '.items[].jobId'"
+    )]
     List(ListArgs),
     /// Show one job with every attempt.
+    #[command(after_help = "EXAMPLES:\n  recado jobs show order-1042")]
     Show(JobArgs),
     /// Stop a job that has not been sent.
+    #[command(after_help = "EXAMPLES:\n  recado jobs cancel order-1042")]
     Cancel(JobArgs),
     /// Show everything on record about one job.
+    #[command(after_help = "EXAMPLES:\n  recado jobs audit order-1042 --json")]
     Audit(JobArgs),
 }
 

@@ -18,6 +18,11 @@ const LOOK_FIRST: Duration = Duration::from_millis(20);
 const LOOK_LAST: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado send sandbox --company acme --data '{\"script\":[\"421 try later\",\"ok\"]}' --wait
+  recado send whatsapp --company acme --data @message.json --job-id order-1042
+  echo '{\"script\":[\"ok\"]}' | recado send sandbox --company acme --data - --delay 5m")]
 pub struct SendArgs {
     /// Route to deliver by.
     route: String,

@@ -10,6 +10,20 @@ use recado_terminal::Screen;
 use crate::{Done, FormArgs, Stop, duration, wait_on_all_processors};
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado bench                     how fast jobs come in and go out, about two minutes
+  recado bench lanes               what turns, breakers and limits cost, about four minutes
+  recado bench lanes --outage 10m  with a provider that is down for as long as you fear
+  recado bench redis               jobs over a Redis that nodes share, about two minutes
+  recado bench audit               what the audit trail costs, about three minutes
+  recado bench deliveries --http http://127.0.0.1:8080 --smtp smtp://127.0.0.1:2525
+                                   deliveries to real receivers, about three minutes
+  recado bench pages               how soon the dashboard's pages answer over a million jobs, about two minutes
+  recado bench --quick             a tenth of it, to see that it runs
+  recado bench --json > run.json   for machines
+
+Every figure stands beside a limit measured in the same run: keep the ratio, not the number.")]
 pub struct BenchArgs {
     /// Part to measure.
     #[arg(default_value = "flow", value_name = "PART")]

@@ -19,12 +19,22 @@ use crate::{ConfigArgs, Done, Stop, variables};
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Write a commented recado.toml to start from.
+    #[command(
+        after_help = "EXAMPLES:\n  recado config init\n  recado config init --output /etc/recado/recado.toml"
+    )]
     Init(InitArgs),
     /// Check the configuration and point at every fault.
+    #[command(
+        after_help = "EXAMPLES:\n  recado config check\n  recado config check --config staging.toml --env production"
+    )]
     Check(ConfigArgs),
     /// Show the configuration that holds, secrets hidden.
+    #[command(
+        after_help = "EXAMPLES:\n  recado config show --env production\n  recado config show --default > config.default.toml"
+    )]
     Show(ShowArgs),
     /// Print every key with its values, its default and its meaning, as Markdown.
+    #[command(after_help = "EXAMPLES:\n  recado config reference > docs/configuration.md")]
     Reference,
 }
 

@@ -10,6 +10,13 @@ use recado_terminal::Screen;
 use crate::{Done, Stop, duration, wait_on_all_processors};
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado demo                         at 127.0.0.1:7400, or the next free port; Ctrl-C ends it
+  recado demo --for 3m                stops by itself after a whole cycle
+  recado demo --speed 5 --seed 42     five times as fast, with other people's luck
+
+Nothing has to be installed or configured, nothing leaves this machine, nothing is left behind.")]
 pub struct DemoArgs {
     /// Address of this machine, and port, for API and dashboard [default: 127.0.0.1:7400, or the next port that is free].
     #[arg(long, value_name = "ADDRESS")]

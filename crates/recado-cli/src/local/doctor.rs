@@ -15,6 +15,9 @@ use recado_terminal::{Paint, Screen, clean_lines};
 use crate::{ConfigArgs, Done, FormArgs, ServerArgs, Stop};
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "EXAMPLES:\n  recado doctor\n  recado doctor --store redis://127.0.0.1:6379\n  recado doctor --env production --config /etc/recado/recado.toml --url http://10.0.0.5:7400"
+)]
 pub struct DoctorArgs {
     #[command(flatten)]
     form: FormArgs,

@@ -20,6 +20,19 @@ use crate::{Done, FormArgs, Stop};
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
     /// Copy all jobs, dead letters, their trails and what is known of providers and tenants, and check the copy.
+    #[command(after_help = "\
+EXAMPLES:
+  recado store migrate --from ./recado-data --to redis://127.0.0.1:6379
+  recado store migrate --from redis://127.0.0.1:6379 --to ./recado-data-new
+  recado store migrate --from ./recado-data --to redis://127.0.0.1:6379 --abort
+  recado store migrate --from redis://127.0.0.1:6379 --from-prefix recado --to redis://127.0.0.1:6379 --prefix recado-12 --partitions 12
+
+Stop every server on both stores before. From the first step on neither store can be served, until the move is whole:
+then the target is, and the source keeps what it has. A move that was cut off goes on when it is asked for again. With
+--abort one that is not whole is called off: the source can be served again, and the target not until it is emptied.
+
+The audit trail's files stay where they are: keep the directory, or name it as [audit] dir of the new server. Records
+that are not in them yet move along.")]
     Migrate(MigrateArgs),
 }
 

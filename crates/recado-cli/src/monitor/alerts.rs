@@ -9,6 +9,7 @@ use recado_wire::word_of;
 use crate::{AskArgs, Done};
 
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES:\n  recado alerts\n  recado alerts --rules\n  recado alerts --json")]
 #[command(mut_arg("json", |arg| arg.help("Print JSON: firing alerts and every rule")))]
 pub struct AlertsArgs {
     /// Show every rule instead of the firing alerts.

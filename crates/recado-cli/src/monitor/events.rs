@@ -13,6 +13,13 @@ use crate::delivery::jobs::{company, route};
 use crate::{AskArgs, Done, Stop};
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado events
+  recado events --company acme --event JobFailed,token_expired
+  recado events --json | jq 'select(.data.cause == \"EXHAUSTED\")'
+
+Follows until you stop it with Ctrl-C. A lost connection is taken up again where it broke off.")]
 #[command(mut_arg("json", |arg| arg.help("Print JSON, one event a line")))]
 pub struct EventsArgs {
     /// Only those of this tenant.

@@ -11,6 +11,7 @@ use crate::delivery::jobs::route;
 use crate::{AskArgs, Done, duration, millis};
 
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES:\n  recado kpis\n  recado kpis --route tiss-claims --window 7d")]
 pub struct KpisArgs {
     /// Of this route alone.
     #[arg(long, value_name = "ROUTE", value_parser = route)]
