@@ -87,10 +87,9 @@ async function removeKeys(redis) {
   }
 }
 
-// Workers in processes of their own are ready before the clock starts, and the queue is full and paused until then.
-async function drain(queue) {
-  await addBulk(queue, jobs);
-  await queue.pause();
+// Starts workers in processes of their own, which are ready before the clock starts, and measures jobs a second until they
+// have done all.
+async function perSecondOfWorkers(begin) {
   const child = () => fork(fileURLToPath(import.meta.url), [
     '--measure', 'work', '--url', given.url, '--concurrency', given.concurrency, '--prefix', prefix,
     '--deliver', given.deliver, '--target', given.target,
@@ -107,13 +106,20 @@ async function drain(queue) {
         }
       }));
     });
-    await queue.resume();
+    await begin();
     await done;
   });
   const gone = children.map((one) => new Promise((resolve) => one.once('exit', resolve)));
   children.forEach((one) => one.send('stop'));
   await Promise.all(gone);
   return rate;
+}
+
+// The queue is full, and paused until the clock starts.
+async function drain(queue) {
+  await addBulk(queue, jobs);
+  await queue.pause();
+  return perSecondOfWorkers(() => queue.resume());
 }
 
 async function work() {
@@ -142,12 +148,13 @@ async function measure(queue, redis) {
     case 'bulk': return perSecond(() => addBulk(queue, jobs));
     case 'add': return perSecond(() => addSingly(queue, jobs));
     case 'drain': return drain(queue);
+    case 'flow': return perSecondOfWorkers(() => addSingly(queue, jobs));
     case 'memory': {
       const before = await usedMemory(redis);
       await addBulk(queue, jobs);
       return (await usedMemory(redis) - before) / jobs;
     }
-    default: throw new Error('--measure is bulk, add, drain or memory');
+    default: throw new Error('--measure is bulk, add, drain, flow or memory');
   }
 }
 
