@@ -17,7 +17,7 @@ const ROUTE: &str = "sandbox";
 const FSYNC: [&str; 2] = ["everysec", "always"];
 
 /// Partitions and nodes that drain a full queue.
-const DRAINS: [(u16, usize); 5] = [(1, 1), (1, 2), (1, 3), (3, 1), (3, 3)];
+const DRAINS: [(u16, usize); 6] = [(1, 1), (2, 1), (1, 2), (1, 3), (3, 1), (3, 3)];
 
 pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
     let mut server = RedisServer::at(options).await?;
@@ -26,6 +26,8 @@ pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<
     flow::enqueue_batches(&mut server, &mut report).await?;
     progress("single enqueues on Redis");
     flow::enqueue_singly(options, &mut server, "", &mut report).await?;
+    progress("single enqueues on Redis, delivered by a node");
+    flow::end_to_end(options, &mut server, &mut report).await?;
     progress("jobs of a node that was killed");
     flow::orphans(options, &mut server, &mut report).await?;
     for policy in FSYNC {

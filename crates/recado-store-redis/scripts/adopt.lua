@@ -50,7 +50,7 @@ while at < #ARGV do
     call('SET', K .. 'job:' .. seq, head)
     call('ZADD', K .. 'blocks', block_of(seq), block_of(seq))
     if standing == 'end' then
-      note_ended(ended_at, { seq })
+      note_ended(ended_at, { seq }, 1, 1)
     else
       call('SET', K .. 'data:' .. seq, data)
     end

@@ -20,8 +20,16 @@ local function padded(seq)
   return string.sub(ZEROS, #text + 1) .. text
 end
 
+-- By number: a script asks several times for the block of the same job, and numbers come as text.
+local known_blocks = {}
+
 local function block_of(seq)
-  return math.floor(seq / BLOCK_JOBS)
+  local block = known_blocks[seq]
+  if not block then
+    block = math.floor(seq / BLOCK_JOBS)
+    known_blocks[seq] = block
+  end
+  return block
 end
 
 local function header(head)
@@ -176,6 +184,17 @@ local function save_records()
   records, recorded, unrecorded = {}, {}, {}
 end
 
+-- The records that are not written yet are about this job, too.
+local function add_to_trail(seq)
+  local block = block_of(seq)
+  local seqs = recorded[block]
+  if seqs then
+    seqs[#seqs + 1] = seq
+  else
+    recorded[block] = { seq }
+  end
+end
+
 -- Puts an event on record, and on the trail of the job that it is about.
 local function record(seq, event)
   if #records == 2 * ENTRY_RECORDS_MAX then
@@ -184,10 +203,16 @@ local function record(seq, event)
   records[#records + 1] = seq and tostring(seq) or ''
   records[#records + 1] = event
   if seq then
-    local block = block_of(seq)
-    local seqs = recorded[block] or {}
-    recorded[block] = seqs
-    seqs[#seqs + 1] = seq
+    add_to_trail(seq)
+  end
+end
+
+-- Puts events on record, up to ENTRY_RECORDS_MAX, each after the number of the job that it is about.
+local function record_all(events)
+  save_records()
+  records = events
+  for at = 1, #events, 2 do
+    add_to_trail(events[at])
   end
 end
 
@@ -233,8 +258,12 @@ end
 -- Ends leases, each as it is kept.
 local function end_leases(seqs, helds)
   local extended, counts = {}, {}
+  local last_held, was_extended
   for nth, held in ipairs(helds) do
-    if is_extended(held) then
+    if held ~= last_held then
+      last_held, was_extended = held, is_extended(held)
+    end
+    if was_extended then
       extended[#extended + 1] = padded(seqs[nth])
     else
       counts[held] = (counts[held] or 0) + 1
@@ -247,11 +276,11 @@ local function end_leases(seqs, helds)
   each_of('HDEL', K .. 'held', seqs)
 end
 
--- Notes that jobs ended at a time. One member of `ended` has the numbers of all that ended together; a job
+-- Notes that those jobs of a list ended at a time. One member of `ended` has the numbers of all that ended together; a job
 -- that is forgotten stays in it until its turn to be pruned comes.
-local function note_ended(now, seqs)
-  call('ZADD', K .. 'ended', now, table.concat(seqs, ' '))
-  call('HINCRBY', K .. 'counters', 'ended', #seqs)
+local function note_ended(now, seqs, from, to)
+  call('ZADD', K .. 'ended', now, table.concat(seqs, ' ', from, to))
+  call('HINCRBY', K .. 'counters', 'ended', to - from + 1)
 end
 
 -- The phase in the head of a job that has ended is this or more.

@@ -19,7 +19,7 @@ if verb == 'cancel' then
   forget_end(seq)
   finish({ seq })
   call('SET', K .. 'job:' .. seq, head)
-  note_ended(now, { seq })
+  note_ended(now, { seq }, 1, 1)
 elseif verb == 'recall' then
   -- A replay that is called off leaves the dead letter where it was, for a day at least.
   leave(seq, header(before))
@@ -49,7 +49,7 @@ else
   call('ZREM', K .. 'dead', padded(seq))
   call('ZREM', K .. 'deadlines', padded(seq))
   call('SET', K .. 'job:' .. seq, head)
-  note_ended(now, { seq })
+  note_ended(now, { seq }, 1, 1)
 end
 record(seq, event)
 if count > 0 then

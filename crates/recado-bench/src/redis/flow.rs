@@ -73,8 +73,18 @@ pub async fn enqueue_singly(
     let store = Arc::new(server.store(1).await?);
     let engine = engine(&store, "intake", Carrier::Workers)?;
     let jobs = options.count(100_000);
-    let asked = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
+    let latencies = take_in_by_callers(&engine, jobs).await?;
+    let rate = jobs as f64 / started.elapsed().as_secs_f64();
+    let what = format!("single enqueue, {CALLERS} callers{with}");
+    report.add(what, rate, "jobs/s").set_latencies(latencies);
+    engine.stop().await?;
+    server.cleared().await
+}
+
+/// Takes jobs in from callers that each wait for the answer to one job. Returns the time that each answer took.
+async fn take_in_by_callers(engine: &Engine, jobs: usize) -> Result<Vec<Duration>, Failed> {
+    let asked = Arc::new(AtomicUsize::new(0));
     let latencies = at_once(CALLERS, |_| {
         let (engine, asked) = (engine.clone(), asked.clone());
         async move {
@@ -86,13 +96,27 @@ pub async fn enqueue_singly(
             }
             Ok(latencies)
         }
-    })
-    .await?
-    .concat();
-    let rate = jobs as f64 / started.elapsed().as_secs_f64();
-    let what = format!("single enqueue, {CALLERS} callers{with}");
-    report.add(what, rate, "jobs/s").set_latencies(latencies);
-    engine.stop().await?;
+    });
+    Ok(latencies.await?.concat())
+}
+
+/// Measures jobs per second from the first single enqueue to the last delivery, by a node that is at work from the start.
+pub async fn end_to_end(
+    options: &BenchOptions,
+    server: &mut RedisServer,
+    report: &mut Report,
+) -> Result<(), Failed> {
+    let store = Arc::new(server.store(1).await?);
+    let intake = engine(&store, "intake", Carrier::Workers)?;
+    let mut node = server.node("node-0", 1, LEASE).await?;
+    node.go()?;
+    let jobs = options.count(100_000);
+    let started = Instant::now();
+    take_in_by_callers(&intake, jobs).await?;
+    emptied(&*store).await?;
+    report.add("end to end, single enqueues", jobs as f64 / started.elapsed().as_secs_f64(), "jobs/s");
+    node.stop().await?;
+    intake.stop().await?;
     server.cleared().await
 }
 

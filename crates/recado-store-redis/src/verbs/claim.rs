@@ -201,15 +201,16 @@ impl RedisStore {
         let (next_at, tenants, jobs, taken_over): (Option<i64>, u64, Jobs, Vec<(i64, String)>) =
             self.run(&call).await?;
         let mut taken_over = taken_over.into_iter();
-        let mut leases = Vec::with_capacity(jobs.len());
+        let (mut leases, mut heads) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
         for (seq, head, Data(data)) in jobs {
             let before = taken_over.next();
             // One that cannot be read stays leased until its time is up, and nothing of it goes out.
             let Some(record) = decode_or_report(&head, partition, seq) else { continue };
             let token = Token { partition, seq, fence }.into();
-            self.heads.insert(token, head);
+            heads.push((token, head));
             leases.push(lease_of(token, Job { data, ..record.job }, before, claim));
         }
+        self.heads.insert(heads.into_iter());
         let next_at = next_at.map(Timestamp::from_millis);
         Ok(Granted { claimed: Claimed { next_at, leases }, tenants })
     }

@@ -3,12 +3,16 @@
 //! The new head of a job is computed here, from its head as it was when it was leased, and written by a script if the
 //! lease is still current. That is safe because nothing but its holder changes a leased job's head. Heads of jobs that
 //! were claimed here are cached; others are read first.
+//!
+//! The script settles all leases of a call, or none if one of them is stale, and then it is called again without those:
+//! stale leases are rare, and a script that need not choose hands its arguments on as they came. A lease that is stale
+//! stays so, so every call leaves fewer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use parking_lot::Mutex;
 use recado_core::job::remember;
-use recado_core::{CompanyId, DeadLetter, LeaseToken, RouteName, Timestamp, Transition};
+use recado_core::{CompanyId, DeadLetter, JobId, LeaseToken, RouteName, Timestamp, Transition};
 use recado_store::{Settled, Settlement, StoreResult};
 
 use crate::codec::dead_letter;
@@ -45,20 +49,25 @@ const HEADS_MAX: usize = 100_000;
 pub struct HeadCache(Mutex<HashMap<LeaseToken, Vec<u8>>>);
 
 impl HeadCache {
-    pub fn insert(&self, token: LeaseToken, head: Vec<u8>) {
+    pub fn insert(&self, leased: impl Iterator<Item = (LeaseToken, Vec<u8>)>) {
         let mut heads = self.0.lock();
         if heads.len() >= HEADS_MAX {
             heads.clear();
         }
-        heads.insert(token, head);
+        heads.extend(leased);
     }
 
-    fn get(&self, token: LeaseToken) -> Option<Vec<u8>> {
-        self.0.lock().get(&token).cloned()
+    /// The head of each of these leases, where it is known.
+    fn get_all(&self, tokens: impl Iterator<Item = LeaseToken>) -> Vec<Option<Vec<u8>>> {
+        let heads = self.0.lock();
+        tokens.map(|token| heads.get(&token).cloned()).collect()
     }
 
-    fn remove(&self, token: LeaseToken) {
-        self.0.lock().remove(&token);
+    fn remove(&self, tokens: impl IntoIterator<Item = LeaseToken>) {
+        let mut heads = self.0.lock();
+        for token in tokens {
+            heads.remove(&token);
+        }
     }
 }
 
@@ -142,7 +151,7 @@ impl BatchItem for Settlement {
         });
         for some in possible.collect::<Vec<_>>().chunks(CALL_SETTLEMENTS_MAX) {
             let planned = store.plan_settlements(partition, some).await?;
-            for at in store.run_settlements(partition, &planned).await? {
+            for at in store.run_settlements(partition, planned).await? {
                 answers[at] = Settled::Done;
             }
             let stale = some.iter().filter(|step| answers[step.at] == Settled::Stale).copied().collect();
@@ -183,8 +192,7 @@ impl RedisStore {
         partition: u16,
         possible: &[PossibleSettlement<'a>],
     ) -> StoreResult<Vec<PlannedSettlement<'a>>> {
-        let mut heads: Vec<Option<Vec<u8>>> =
-            possible.iter().map(|step| self.heads.get(step.settlement.token)).collect();
+        let mut heads = self.heads.get_all(possible.iter().map(|step| step.settlement.token));
         let absent: Vec<usize> = (0..possible.len()).filter(|nth| heads[*nth].is_none()).collect();
         if !absent.is_empty() {
             let mut call = self.call(&self.scripts.heads, partition);
@@ -208,52 +216,89 @@ impl RedisStore {
     async fn run_settlements(
         &self,
         partition: u16,
-        planned: &[PlannedSettlement<'_>],
+        mut planned: Vec<PlannedSettlement<'_>>,
     ) -> StoreResult<Vec<usize>> {
-        let Some(first) = planned.first() else { return Ok(Vec::new()) };
+        // Of two settlements of one lease the second finds it ended.
+        let mut tokens = HashSet::with_capacity(planned.len());
+        planned.retain(|step| tokens.insert(step.of.settlement.token));
         let follow_ups = planned.iter().flat_map(|step| &step.of.settlement.follow_ups);
         let refused = self.reserve(partition, follow_ups.map(|new| &new.id)).await?;
-        let mut call = self.call(&self.scripts.settle, partition);
-        call.arg(self.floor(first.of.settlement.now, 0));
-        push_groups(planned, &mut call);
-        push_owners(planned, &mut call);
-        for (nth, step) in (1_usize..).zip(planned) {
-            for new in step.of.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
-                call.arg(nth);
-                push_new_job(new, &mut call)?;
+        while !planned.is_empty() {
+            let call = self.settle_call(partition, &planned, &refused)?;
+            let are_current: Vec<bool> = self.run(&call).await?;
+            if are_current.len() != planned.len() {
+                return Err(unexpected());
             }
-        }
-        let answers: Vec<bool> = self.run(&call).await?;
-        if answers.len() != planned.len() {
-            return Err(unexpected());
-        }
-        let (mut settled, mut routes) = (Vec::with_capacity(planned.len()), Vec::new());
-        for (step, is_done) in planned.iter().zip(answers) {
-            self.heads.remove(step.of.settlement.token);
-            if is_done {
-                if step.destination == Destination::Waiting {
-                    routes.push(&step.owner.0);
+            if are_current.iter().all(|is_current| *is_current) {
+                break;
+            }
+            let mut are_current = are_current.into_iter();
+            planned.retain(|step| {
+                let is_current = are_current.next().unwrap_or_default();
+                if !is_current {
+                    self.heads.remove([step.of.settlement.token]);
                 }
-                routes.extend(step.of.settlement.follow_ups.iter().map(|new| &new.route));
-                settled.push(step.of.at);
-            }
+                is_current
+            });
         }
-        self.wakeups.announce(&self.link, routes.into_iter());
-        Ok(settled)
+        self.heads.remove(planned.iter().map(|step| step.of.settlement.token));
+        let waiting = planned.iter().filter(|step| step.destination == Destination::Waiting);
+        let follow_ups = planned.iter().flat_map(|step| &step.of.settlement.follow_ups);
+        let routes = waiting.map(|step| &step.owner.0).chain(follow_ups.map(|new| &new.route));
+        self.wakeups.announce(&self.link, routes);
+        Ok(planned.iter().map(|step| step.of.at).collect())
+    }
+
+    /// The call that settles all of these, with the jobs that follow but for those whose id is refused.
+    fn settle_call(
+        &self,
+        partition: u16,
+        planned: &[PlannedSettlement<'_>],
+        refused: &HashSet<JobId>,
+    ) -> StoreResult<ScriptCall<'_>> {
+        let mut call = self.call(&self.scripts.settle, partition);
+        let floor_at = planned.first().map_or(Timestamp::from_millis(0), |first| first.of.settlement.now);
+        call.arg(self.floor(floor_at, 0)).arg(planned.len());
+        for step in planned {
+            call.arg(step.of.token.seq);
+        }
+        push_groups(planned, &mut call);
+        let key = &mut self.roots[usize::from(partition)].key("job:");
+        let prefix_bytes = key.len();
+        for step in planned {
+            key.truncate(prefix_bytes);
+            key.extend_from_slice(step.of.token.seq.to_string().as_bytes());
+            call.arg(&*key).arg(&step.head);
+        }
+        push_records(planned, &mut call);
+        for letter in planned.iter().filter_map(|step| step.letter.as_ref()) {
+            call.arg(letter);
+        }
+        push_owners(planned, &mut call);
+        let follow_ups = planned.iter().flat_map(|step| &step.of.settlement.follow_ups);
+        for new in follow_ups.filter(|new| !refused.contains(&new.id)) {
+            push_new_job(new, &mut call)?;
+        }
+        Ok(call)
     }
 }
 
-/// Pushes the settlements. Those in a row that share a group go together: the script does much of its work once for all
-/// of them.
+/// Pushes what settlements in a row have in common. The script does much of its work once for such a group.
 fn push_groups(planned: &[PlannedSettlement<'_>], call: &mut ScriptCall<'_>) {
     let groups = || planned.chunk_by(|one, next| one.group() == next.group());
     call.arg(groups().count());
     for group in groups() {
         let (fence, destination, now) = group[0].group();
         call.arg(fence_arg(fence)).arg(&[destination as u8]).arg(now.as_millis()).arg(group.len());
-        for PlannedSettlement { of, head, audit, letter, .. } in group {
-            call.arg(of.token.seq).arg(head).arg(audit).arg(letter);
-        }
+    }
+}
+
+/// Pushes the audit records, each after the number of its job.
+fn push_records(planned: &[PlannedSettlement<'_>], call: &mut ScriptCall<'_>) {
+    let recorded = || planned.iter().filter(|step| !step.audit.is_empty());
+    call.arg(recorded().count());
+    for step in recorded() {
+        call.arg(step.of.token.seq).arg(&step.audit);
     }
 }
 

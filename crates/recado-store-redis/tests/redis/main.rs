@@ -4,6 +4,7 @@
 
 mod batcher;
 mod breakers;
+mod claims;
 mod clustered;
 mod contract;
 mod damage;
