@@ -33,7 +33,6 @@ use crate::state::ApiState;
 pub(crate) mod prelude {
     pub(crate) use axum::extract::Request;
     pub(crate) use axum::http::StatusCode;
-    pub(crate) use recado_core::time::millis;
     pub(crate) use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
     pub(crate) use crate::answer::{self, ApiError, ApiResult, shown_name};

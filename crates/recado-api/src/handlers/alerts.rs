@@ -5,6 +5,7 @@ use recado_observe::{Firing, Rule, Severity};
 use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule, AlertSeverity, AlertUnit};
 
 use crate::handlers::prelude::*;
+use crate::handlers::providers::millis;
 
 /// Firing alerts, and every rule. Where several nodes share the store, as the node that runs the alerts last
 /// said.

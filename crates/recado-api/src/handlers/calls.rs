@@ -9,6 +9,7 @@ use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
 use recado_wire::read::{self, Faults, Read};
 
 use crate::handlers::prelude::*;
+use crate::handlers::providers::millis;
 
 /// Ask a provider and wait: its answer, or the last good one, or when to come back.
 #[utoipa::path(
@@ -76,9 +77,17 @@ fn note_job_faults(api: &ApiState, request: CallRequest, faults: &mut Faults) {
 }
 
 fn show_call(called: Called) -> ApiResult<CallAnswer> {
+    let nothing = CallAnswer {
+        answer: None,
+        took_ms: None,
+        fallback: None,
+        age_ms: None,
+        retry_job_id: None,
+        error: None,
+    };
     match called {
         Called::Answered { answer, took } => {
-            Ok(CallAnswer { answer, took_ms: Some(millis(took)), ..CallAnswer::default() })
+            Ok(CallAnswer { answer, took_ms: Some(millis(took)), ..nothing })
         }
         Called::Cached { answer, age, failure, retry } => Ok(CallAnswer {
             answer: Some(answer),
@@ -91,7 +100,7 @@ fn show_call(called: Called) -> ApiResult<CallAnswer> {
                 error_classification: failure.class,
                 rule: failure.rule,
             }),
-            ..CallAnswer::default()
+            ..nothing
         }),
         Called::Unavailable { failure, retry_after } => {
             Err(ApiError::after(problem(Code::ProviderUnavailable, &failure), retry_after))

@@ -166,15 +166,16 @@ fn show_tested(tested: Tested) -> EndpointTested {
         Ok(result) => EndpointTested {
             ok,
             status: Some(result.status),
-            took_ms: Some(millis(result.took)),
-            ..EndpointTested::default()
+            took_ms: u64::try_from(result.took.as_millis()).ok(),
+            error_code: None,
+            error_reason: None,
         },
         Err(fault) => EndpointTested {
             ok,
             status: fault.status,
+            took_ms: None,
             error_code: fault.code.map(Into::into),
             error_reason: Some(fault.text.into()).filter(|text: &String| !text.is_empty()),
-            ..EndpointTested::default()
         },
     }
 }

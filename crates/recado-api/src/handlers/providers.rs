@@ -24,6 +24,10 @@ fn no_such_provider(api: &ApiState, name: &str) -> ApiError {
     ApiError::not_found(format!("there is no provider `{name}`; known ones: {}", known.join(", ")))
 }
 
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 pub(crate) fn waiting_for(hold: HoldReason) -> WaitingFor {
     let HoldReason { by, why, said, until } = hold;
     match by {

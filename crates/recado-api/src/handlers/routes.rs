@@ -7,7 +7,7 @@ use recado_wire::providers::PauseRequest;
 use recado_wire::routes::{Route, RouteList, RoutePolicy};
 
 use crate::handlers::prelude::*;
-use crate::handlers::providers::{show_pause, waiting_for};
+use crate::handlers::providers::{millis, show_pause, waiting_for};
 
 fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
     let engine = &api.engine;

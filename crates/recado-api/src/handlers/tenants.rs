@@ -23,6 +23,20 @@ fn no_such_tenant(company: &str) -> ApiError {
     ApiError::not_found(format!("nothing is known of company `{company}`"))
 }
 
+fn empty_stats() -> TenantStats {
+    TenantStats {
+        queued: 0,
+        delayed: 0,
+        delivering: 0,
+        last_processed_at: None,
+        rounds_without_processing: 0,
+        current_priority: round_robin_priority(0),
+        total_processed: 0,
+        consecutive_batch_count: 0,
+        waiting_for: None,
+    }
+}
+
 fn show_route_stats(api: &ApiState, view: TenantView) -> TenantRoute {
     let waiting = || why_due_and_waiting(api, view.route.as_str(), view.company.as_str());
     // Jobs of a held receiver are not due before they are looked at again.
@@ -50,8 +64,7 @@ fn show_route_stats(api: &ApiState, view: TenantView) -> TenantRoute {
 
 /// Counts are added up; values kept for turns are those of the route where it waits longest.
 fn sum_routes(routes: &[TenantRoute]) -> TenantStats {
-    let nothing = TenantStats { current_priority: round_robin_priority(0), ..TenantStats::default() };
-    routes.iter().fold(nothing, |sum, TenantRoute { stats, .. }| TenantStats {
+    routes.iter().fold(empty_stats(), |sum, TenantRoute { stats, .. }| TenantStats {
         queued: sum.queued + stats.queued,
         delayed: sum.delayed + stats.delayed,
         delivering: sum.delivering + stats.delivering,
