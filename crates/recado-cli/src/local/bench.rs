@@ -20,6 +20,7 @@ EXAMPLES:
   recado bench deliveries --http http://127.0.0.1:8080 --smtp smtp://127.0.0.1:2525
                                    deliveries to real receivers, about three minutes
   recado bench pages               how soon the dashboard's pages answer over a million jobs, about two minutes
+  recado bench curves              what a job costs while one thing grows, drawn as SVG, about ten minutes
   recado bench --quick             a tenth of it, to see that it runs
   recado bench --json > run.json   for machines
 
@@ -46,6 +47,9 @@ pub struct BenchArgs {
     /// Deliveries: where e-mail goes, Postfix's smtp-sink.
     #[arg(long, value_name = "URL", requires = "http")]
     smtp: Option<String>,
+    /// Curves: directory of the drawings and of their numbers, curves.json.
+    #[arg(long, default_value = "./recado-plots", value_name = "DIR")]
+    plots: PathBuf,
     /// Directory of the files while it runs; on the disk that you want measured.
     #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
     dir: PathBuf,
@@ -67,6 +71,7 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         outage: args.outage.unwrap_or(Duration::from_secs(outage_s)),
         redis_url: args.url,
         receivers: args.http.zip(args.smtp).map(|(http, smtp)| Receivers { http, smtp }),
+        plots: args.plots,
     };
     let progress = |what: &str| eprintln!("measuring {what} …");
     let measured = wait_on_all_processors(recado_bench::run(&options, progress))?;
