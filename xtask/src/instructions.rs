@@ -14,6 +14,7 @@ const STEPS: [&str; 5] = ["enqueue", "claim", "settle", "http", "webhook"];
 /// How often a step is done in the two runs whose difference counts.
 const FEW: usize = 500;
 const MANY: usize = 2_500;
+const ROUNDS: usize = 3;
 /// Part of a count that it may differ by.
 const TOLERANCE: f64 = 0.05;
 
@@ -22,7 +23,7 @@ pub fn run() -> Outcome {
     let program = build()?;
     let mut counted = BTreeMap::new();
     for step in STEPS {
-        let (few, many) = (count(&program, step, FEW)?, count(&program, step, MANY)?);
+        let (few, many) = (least_count(&program, step, FEW)?, least_count(&program, step, MANY)?);
         counted.insert(step.to_owned(), many.saturating_sub(few) / (MANY - FEW) as u64);
     }
     let path = crate::root().join(COUNTS);
@@ -59,6 +60,12 @@ fn build() -> Result<PathBuf, String> {
     build.args(["build", "--release", "--package", "recado-bench", "--example", "instructions"]);
     crate::run("steps of a job's way", &mut build)?;
     Ok(crate::root().join("target/release/examples/instructions"))
+}
+
+/// The least of some counts: on a busy machine an answer may come in pieces, and each costs another look.
+fn least_count(program: &PathBuf, step: &str, times: usize) -> Result<u64, String> {
+    let counts = (0..ROUNDS).map(|_| count(program, step, times)).collect::<Result<Vec<_>, _>>()?;
+    Ok(counts.into_iter().min().unwrap_or_default())
 }
 
 /// Instructions that the program executes while it does a step so many times.

@@ -49,7 +49,7 @@ ask_within! {
         async fn redrive(redrive: Redrive) -> Redriven;
         async fn discard(discard: Discard) -> Discarded;
         async fn prune(retention: Retention, now: Timestamp) -> Pruned;
-        async fn lease(token: LeaseToken) -> Option<Lease>;
+        async fn leases(tokens: &[LeaseToken]) -> Vec<Option<Lease>>;
         async fn close() -> ();
     }
 

@@ -189,8 +189,8 @@ impl JobStore for FaultyStore {
         self.inner.watch(watcher);
     }
 
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
-        self.inner.lease(token).await
+    async fn leases(&self, tokens: &[LeaseToken]) -> Result<Vec<Option<Lease>>, StoreError> {
+        self.inner.leases(tokens).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -93,8 +93,8 @@ pub struct ActiveLease {
     pub slot: u32,
     pub fence: u64,
     pub expires_at: i64,
-    /// The lease as the one that takes it over tells of it.
-    pub told: LostLease,
+    /// The record of this lease in a lease that takes it over.
+    pub as_lost: LostLease,
     pub progress: Progress,
     /// The history so far, as JSON; absent when there is none.
     pub attempts: Option<Box<str>>,

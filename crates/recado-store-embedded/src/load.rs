@@ -113,7 +113,7 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
             slot,
             fence: row.get::<_, i64>(2)?.cast_unsigned(),
             expires_at: row.get(5)?,
-            told: LostLease { attempt, claimed_at, worker: row.get(6)?, provider: row.get(13)? },
+            as_lost: LostLease { attempt, claimed_at, worker: row.get(6)?, provider: row.get(13)? },
             progress: rows::progress(row, 7),
             attempts: readable_attempts(row, 12),
         });

@@ -217,8 +217,8 @@ pub fn json<T: serde::Serialize>(value: &T) -> Result<String> {
 }
 
 /// The history as it is stored, with one more attempt at its end.
-pub fn append_attempt(json_before: Option<&str>, attempt: &Attempt) -> Result<String> {
-    let mut history = attempts(json_before)?;
+pub fn append_attempt(json_before: &str, attempt: &Attempt) -> Result<String> {
+    let mut history = attempts(Some(json_before))?;
     recado_core::job::remember(&mut history, attempt.clone());
     json(&history)
 }

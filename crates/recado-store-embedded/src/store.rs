@@ -20,7 +20,7 @@ use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use crate::disk::{self, LockError, SpaceGuard, StoreFiles};
-use crate::index::Index;
+use crate::index::{ActiveLease, Index};
 use crate::load::{carry_over_leases, load_index, orphan_leases, repair_statuses};
 use crate::schema::{self, FILE_NAME, SchemaError};
 use crate::store::audit_log::PreparedSettlement;
@@ -28,6 +28,7 @@ use crate::store::inspect::{Readers, read_job};
 use crate::writer::apply::{WriteTransaction, make_token, seq_of};
 use crate::writer::fsync_thread::{FailureReason, FsyncLoop, SharedWatcher};
 use crate::writer::request::{ChangeError, Request, RequestKind};
+use crate::writer::statements::Statements;
 use crate::writer::{QUEUE_REQUESTS_MAX, WAL_KEPT_BYTES, Writer, held_bytes, start_checkpointer};
 
 /// Pieces of one prune at most.
@@ -112,24 +113,35 @@ impl EmbeddedStore {
             watcher: watcher.clone(),
             failure_reason: failure_reason.clone(),
         };
-        let writer = Writer {
-            file,
-            random,
-            index: index.clone(),
-            space: space.clone(),
-            log: disk::open_log(&dir).map_err(io)?,
-            fsync_thread: fsync_loop.start().map_err(OpenError::Thread)?,
-            watcher: watcher.clone(),
-            failure_reason: failure_reason.clone(),
-            checkpointer: start_checkpointer(open_file(&path)?).map_err(OpenError::Thread)?,
-            truncate_requests: Vec::new(),
-            fences: BTreeMap::new(),
-            lock,
-        };
+        let log = disk::open_log(&dir).map_err(io)?;
+        let fsync_thread = fsync_loop.start().map_err(OpenError::Thread)?;
+        let checkpointer = start_checkpointer(open_file(&path)?).map_err(OpenError::Thread)?;
         let (requests, inbox) = mpsc::channel(QUEUE_REQUESTS_MAX);
+        let (written_index, written_space) = (index.clone(), space.clone());
+        let (its_watcher, its_failure_reason) = (watcher.clone(), failure_reason.clone());
+        let write = move || {
+            let writer = Writer {
+                file: &file,
+                statements: Statements::new(&file),
+                random,
+                index: written_index,
+                space: written_space,
+                log,
+                fsync_thread,
+                watcher: its_watcher,
+                failure_reason: its_failure_reason,
+                checkpointer,
+                truncate_requests: Vec::new(),
+                fences: BTreeMap::new(),
+            };
+            writer.run(inbox);
+            drop(file);
+            // Not before: until here it may still write.
+            drop(lock);
+        };
         let writer = std::thread::Builder::new()
             .name("recado-writer".to_owned())
-            .spawn(move || writer.run(inbox))
+            .spawn(write)
             .map_err(OpenError::Thread)?;
         Ok(EmbeddedStore {
             requests,
@@ -156,7 +168,7 @@ impl EmbeddedStore {
     pub(crate) async fn write<T: Send + 'static, E: Into<ChangeError> + 'static>(
         &self,
         kind: RequestKind,
-        change: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, E> + Send + 'static,
+        change: impl FnOnce(&mut WriteTransaction<'_, '_>) -> Result<T, E> + Send + 'static,
     ) -> StoreResult<T> {
         let (request, answered) = Request::new(kind, change);
         self.requests.send(request).await.map_err(|_| self.failed())?;
@@ -228,7 +240,7 @@ impl JobStore for EmbeddedStore {
         let mut all = Pruned { more: true, ..Pruned::default() };
         for _ in 0..PRUNE_PIECES_MAX {
             let retention = retention.clone();
-            let prune = move |transaction: &mut WriteTransaction<'_>| transaction.prune(&retention, now);
+            let prune = move |transaction: &mut WriteTransaction<'_, '_>| transaction.prune(&retention, now);
             let piece = self.write(RequestKind::Other, prune).await?;
             all.ended += piece.ended;
             all.dead_letters += piece.dead_letters;
@@ -250,21 +262,32 @@ impl JobStore for EmbeddedStore {
         let _ = self.watcher.set(watcher);
     }
 
-    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>> {
-        let seq = seq_of(token);
-        let held = self.index.lock().leases.get(&seq).cloned();
-        let Some(held) = held.filter(|held| make_token(seq, held.fence) == token) else {
-            return Ok(None);
+    async fn leases(&self, tokens: &[LeaseToken]) -> StoreResult<Vec<Option<Lease>>> {
+        let held = {
+            let index = self.index.lock();
+            let held = |token: &LeaseToken| {
+                let seq = seq_of(*token);
+                let held = index.leases.get(&seq).filter(|held| make_token(seq, held.fence) == *token)?;
+                Some((*token, held.clone()))
+            };
+            tokens.iter().map(held).collect::<Vec<_>>()
         };
-        let job = self.readers.query(move |file| read_job(file, seq, Timestamp::from_millis(0))).await?;
-        Ok(job.map(|view| Lease {
-            token,
-            attempt: held.told.attempt,
-            claimed_at: held.told.claimed_at,
-            expires_at: Timestamp::from_millis(held.expires_at),
-            job: view.job,
-            lost: None,
-        }))
+        let read = move |file: &Connection| {
+            let lease = |held: Option<(LeaseToken, ActiveLease)>| {
+                let Some((token, held)) = held else { return Ok(None) };
+                let view = read_job(file, seq_of(token), Timestamp::from_millis(0))?;
+                Ok(view.map(|view| Lease {
+                    token,
+                    attempt: held.as_lost.attempt,
+                    claimed_at: held.as_lost.claimed_at,
+                    expires_at: Timestamp::from_millis(held.expires_at),
+                    job: view.job,
+                    lost: None,
+                }))
+            };
+            held.into_iter().map(lease).collect()
+        };
+        self.readers.query(read).await
     }
 
     async fn close(&self) -> StoreResult<()> {

@@ -14,6 +14,7 @@ pub(crate) mod apply;
 pub(crate) mod fsync_thread;
 mod queue_thread;
 pub(crate) mod request;
+pub(crate) mod statements;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -26,7 +27,7 @@ use recado_store::StoreError;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::disk::{DirLock, SpaceGuard};
+use crate::disk::SpaceGuard;
 use crate::index::Index;
 use crate::load::load_index;
 use crate::schema::BUSY_WAIT_MAX;
@@ -35,6 +36,7 @@ use crate::writer::apply::WriteTransaction;
 use crate::writer::fsync_thread::{Commit, FailureReason, FsyncThread, SharedWatcher};
 use crate::writer::queue_thread::QueueThread;
 use crate::writer::request::{ChangeError, Request, RequestKind};
+use crate::writer::statements::Statements;
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -61,8 +63,9 @@ const WAL_MAX_BYTES: u64 = 256 << 20;
 /// Advice to the operator of a store that stopped.
 pub const RECOVERS: &str = "start again: it recovers what it had acknowledged";
 
-pub struct Writer {
-    pub file: Connection,
+pub struct Writer<'f> {
+    pub file: &'f Connection,
+    pub statements: Statements<'f>,
     pub random: Arc<Random>,
     pub index: Arc<Mutex<Index>>,
     pub space: Arc<Mutex<SpaceGuard>>,
@@ -76,15 +79,13 @@ pub struct Writer {
     pub truncate_requests: Vec<oneshot::Sender<bool>>,
     /// The number that was raised last under each name. In memory alone: all writers are in this process.
     pub fences: BTreeMap<&'static str, u64>,
-    /// Let go when the writer has ended, and not before: until then it may still write.
-    pub lock: DirLock,
 }
 
 fn count_closes(group: &VecDeque<Request>) -> usize {
     group.iter().filter(|request| request.kind == RequestKind::Close).count()
 }
 
-impl Writer {
+impl Writer<'_> {
     pub fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut group = VecDeque::new();
         loop {
@@ -126,11 +127,8 @@ impl Writer {
                 }
             }
         }
-        let Writer { file, fsync_thread, checkpointer, lock, .. } = self;
-        fsync_thread.join();
-        checkpointer.join();
-        drop(file);
-        drop(lock);
+        self.fsync_thread.join();
+        self.checkpointer.join();
     }
 
     /// Carries requests out in one transaction: the first, and others until `deadline`. Those that are left are for
@@ -147,7 +145,7 @@ impl Writer {
         deadline: Instant,
         commit: &mut Commit,
     ) -> Result<(), StoreError> {
-        if let Err(error) = self.run_statement("BEGIN IMMEDIATE") {
+        if let Err(error) = self.statements.execute("BEGIN IMMEDIATE", []) {
             commit.replies.extend(group.drain(..).map(|request| request.change));
             return Err(match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
@@ -164,7 +162,7 @@ impl Writer {
             return Err(StoreError::Broken(format!("{error}; {RECOVERS}")));
         }
         self.space.lock().refuse_until_next_reading();
-        match load_index(&self.file, &self.random) {
+        match load_index(self.file, &self.random) {
             Ok(index) => {
                 *self.index.lock() = index;
                 Err(StoreError::Full("the disk ran full; nothing of this request was kept".to_owned()))
@@ -179,12 +177,13 @@ impl Writer {
         deadline: Instant,
         commit: &mut Commit,
     ) -> rusqlite::Result<()> {
-        let Writer { file, random, index, space, fences, truncate_requests, .. } = self;
+        let Writer { file, statements, random, index, space, fences, truncate_requests, .. } = self;
         let mut index = index.lock();
         let mut transaction = WriteTransaction {
             file,
+            statements,
             index: &mut index,
-            recorder: Recorder::new(file),
+            recorder: Recorder::new(statements),
             random,
             space,
             fences,
@@ -215,18 +214,13 @@ impl Writer {
         drop(index);
         match failed {
             Some(error) => Err(error),
-            None => self.run_statement("COMMIT"),
+            None => self.statements.execute("COMMIT", []).map(drop),
         }
-    }
-
-    /// Prepared once: there is one of these for every few jobs.
-    fn run_statement(&self, statement: &str) -> rusqlite::Result<()> {
-        self.file.prepare_cached(statement)?.execute([]).map(drop)
     }
 
     fn checkpoint_when_large(&self) {
         let size = self.log.metadata().map_or(0, |log| log.len());
-        let max = lock_space(&self.space, &self.file)
+        let max = lock_space(&self.space, self.file)
             .log_max_bytes()
             .map_or(WAL_MAX_BYTES, |max| max.min(WAL_CHECKPOINT_BYTES));
         if size >= max {
@@ -283,15 +277,16 @@ mod tests {
     use super::*;
     use crate::writer::fsync_thread::FsyncLoop;
 
-    fn writer_in(dir: &std::path::Path) -> Writer {
-        let path = dir.join(crate::schema::FILE_NAME);
-        let open = || {
-            let file = Connection::open(&path).unwrap();
-            crate::schema::prepare(&file).unwrap();
-            file
-        };
+    fn file_in(dir: &std::path::Path) -> Connection {
+        let file = Connection::open(dir.join(crate::schema::FILE_NAME)).unwrap();
+        crate::schema::prepare(&file).unwrap();
+        file
+    }
+
+    fn writer_on<'f>(file: &'f Connection, dir: &std::path::Path) -> Writer<'f> {
         Writer {
-            file: open(),
+            file,
+            statements: Statements::new(file),
             random: Arc::new(Random::from_seed(7)),
             index: Arc::new(Mutex::new(Index::new(&Random::from_seed(7)))),
             space: Arc::new(Mutex::new(SpaceGuard::new(dir, 0, None))),
@@ -299,10 +294,9 @@ mod tests {
             fsync_thread: FsyncLoop::of_a_test(crate::disk::open_log(dir).unwrap()).start().unwrap(),
             failure_reason: Arc::default(),
             watcher: Arc::default(),
-            checkpointer: start_checkpointer(open()).unwrap(),
+            checkpointer: start_checkpointer(file_in(dir)).unwrap(),
             truncate_requests: Vec::new(),
             fences: BTreeMap::new(),
-            lock: crate::disk::lock(dir).unwrap(),
         }
     }
 
@@ -314,7 +308,8 @@ mod tests {
     fn only_a_commit_of_leases_alone_goes_without_an_fsync() {
         use RequestKind::{Claim, Enqueue, Extend, Other, Settle};
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = writer_in(dir.path());
+        let file = file_in(dir.path());
+        let mut writer = writer_on(&file, dir.path());
         for (kinds, needs_fsync) in [
             (vec![Enqueue], true),
             (vec![Extend], false),
@@ -335,7 +330,8 @@ mod tests {
     #[test]
     fn a_turn_that_has_lasted_long_enough_leaves_the_rest_to_the_next_in_order() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = writer_in(dir.path());
+        let file = file_in(dir.path());
+        let mut writer = writer_on(&file, dir.path());
         let kinds = [RequestKind::Extend, RequestKind::Other, RequestKind::Extend];
         let mut group = VecDeque::from(kinds.map(request));
         for (left, needs_fsync) in [(2, false), (1, true), (0, false)] {
@@ -350,7 +346,8 @@ mod tests {
     #[test]
     fn sqlite_writes_a_log_that_the_fsync_thread_can_force() {
         let dir = tempfile::tempdir().unwrap();
-        let writer = writer_in(dir.path());
+        let file = file_in(dir.path());
+        let writer = writer_on(&file, dir.path());
         let number = |name| writer.file.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
         let journal: String = writer.file.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
         assert_eq!((journal.as_str(), number("synchronous")), ("wal", 1));

@@ -45,8 +45,13 @@ pub trait JobStore: Send + Sync + std::fmt::Debug + 'static {
     /// Returns a listener that wakes when a route may have work. A hint: correctness never depends on it.
     fn waker(&self, route: &RouteName) -> Waker;
 
-    /// Returns the lease under a token, with its job, for reports about a lease held outside this process.
-    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>>;
+    /// Returns the lease under each of these tokens, with its job, for reports about leases held outside this process.
+    async fn leases(&self, tokens: &[LeaseToken]) -> StoreResult<Vec<Option<Lease>>>;
+
+    /// Returns the lease under a token, with its job.
+    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>> {
+        Ok(self.leases(&[token]).await?.pop().flatten())
+    }
 
     /// Sets the observer of what the store does on its own. A store that has nothing to report ignores it.
     fn watch(&self, _watcher: Arc<dyn Watcher>) {}

@@ -417,9 +417,10 @@ impl JobStore for ReferenceStore {
         self.wakes.waker(route)
     }
 
-    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>> {
+    async fn leases(&self, tokens: &[LeaseToken]) -> StoreResult<Vec<Option<Lease>>> {
         let state = self.state.lock();
-        Ok(state.find_leased(token).and_then(|at| state.records[at].lease(None)))
+        let lease = |token: &LeaseToken| state.records[state.find_leased(*token)?].lease(None);
+        Ok(tokens.iter().map(lease).collect())
     }
 
     async fn close(&self) -> StoreResult<()> {

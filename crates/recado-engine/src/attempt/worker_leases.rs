@@ -27,7 +27,7 @@ use crate::route::Carrier;
 /// Leases that one request may ask for.
 pub const LEASES_MAX: usize = 1_000;
 
-/// Leases that are claimed at a time: each comes with a payload of up to 1 MiB.
+/// Leases that are claimed or read at a time: each comes with a payload of up to 1 MiB.
 const PIECE_LEASES: usize = 32;
 
 /// Longest wait of one long poll.
@@ -266,8 +266,13 @@ impl Attempts {
         let mut settlements = Vec::with_capacity(reports.len());
         // In the order of the reports; `None` where the lease is not known.
         let mut planned = Vec::with_capacity(reports.len());
-        for (token, report) in reports {
-            let Some(lease) = self.env.jobs.lease(token).await? else {
+        let tokens: Vec<_> = reports.iter().map(|(token, _)| *token).collect();
+        let mut leases = Vec::with_capacity(tokens.len());
+        for piece in tokens.chunks(PIECE_LEASES) {
+            leases.extend(self.env.jobs.leases(piece).await?);
+        }
+        for (lease, (_, report)) in leases.into_iter().zip(reports) {
+            let Some(lease) = lease else {
                 planned.push(None);
                 continue;
             };

@@ -22,6 +22,7 @@ use crate::store::EmbeddedStore;
 use crate::store::inspect::unavailable;
 use crate::writer::apply::WriteTransaction;
 use crate::writer::request::RequestKind;
+use crate::writer::statements::Statements;
 
 /// Records of a bundle at most: to read one of them, the whole bundle is read.
 const BUNDLE_RECORDS_MAX: usize = 64;
@@ -38,20 +39,23 @@ pub const ARCHIVED: &str = r#"{"archived":true,"#;
 
 const SELECT_BUNDLE: &str = "SELECT id, records FROM audit WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
 
-/// A settlement whose record is already as the file keeps it: callers write theirs side by side, and the one writer
-/// has less to do.
+/// A settlement whose record and attempt are already as the file keeps them: callers write theirs side by side, and the
+/// one writer has less to do.
 #[derive(Debug)]
 pub struct PreparedSettlement {
     /// Without its record.
     pub settlement: Settlement,
     pub record: Option<String>,
+    /// A history that has this attempt alone.
+    pub history: Option<String>,
 }
 
 impl PreparedSettlement {
     pub fn prepare(mut settlement: Settlement) -> StoreResult<Self> {
         let record = settlement.audit.take().map(|event| rows::json(&event)).transpose();
-        let record = record.map_err(unavailable)?;
-        Ok(PreparedSettlement { settlement, record })
+        let history = settlement.transition.attempt().map(|attempt| rows::json(&[attempt])).transpose();
+        let (record, history) = (record.map_err(unavailable)?, history.map_err(unavailable)?);
+        Ok(PreparedSettlement { settlement, record, history })
     }
 }
 
@@ -65,17 +69,17 @@ pub struct Forgotten {
 }
 
 /// Appends records to the trail, many at a time. Those that wait are written before a request may read them.
-pub struct Recorder<'a> {
-    file: &'a Connection,
+pub struct Recorder<'a, 'f> {
+    statements: &'a Statements<'f>,
     /// The bundle that is being filled: the number of its first record, how many it has, and they.
     first: u64,
     count: usize,
     lines: String,
 }
 
-impl<'a> Recorder<'a> {
-    pub fn new(file: &'a Connection) -> Self {
-        Recorder { file, first: 0, count: 0, lines: String::new() }
+impl<'a, 'f> Recorder<'a, 'f> {
+    pub fn new(statements: &'a Statements<'f>) -> Self {
+        Recorder { statements, first: 0, count: 0, lines: String::new() }
     }
 
     /// Numbers come one after the other.
@@ -91,9 +95,8 @@ impl<'a> Recorder<'a> {
 
     pub fn flush(&mut self) -> Result<()> {
         if self.count > 0 {
-            self.file
-                .prepare_cached("INSERT INTO audit (id, records) VALUES (?1, ?2)")?
-                .execute(params![self.first, self.lines])?;
+            let insert = "INSERT INTO audit (id, records) VALUES (?1, ?2)";
+            self.statements.execute(insert, params![self.first, self.lines])?;
             self.count = 0;
             self.lines.clear();
         }
@@ -149,7 +152,7 @@ fn numbers(records: &str) -> impl Iterator<Item = u64> {
     records.split(',').filter_map(|number| number.parse().ok())
 }
 
-impl WriteTransaction<'_> {
+impl WriteTransaction<'_, '_> {
     pub fn write_audit(&mut self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
         self.write_record(seq, &rows::json(event)?)
     }

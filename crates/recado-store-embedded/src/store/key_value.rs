@@ -15,7 +15,7 @@ use crate::store::EmbeddedStore;
 use crate::writer::apply::{PRUNE_ROWS_MAX, WriteTransaction};
 use crate::writer::request::RequestKind;
 
-impl WriteTransaction<'_> {
+impl WriteTransaction<'_, '_> {
     pub fn kv_write(&mut self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>> {
         let mut answers = Vec::with_capacity(writes.len());
         for write in writes {

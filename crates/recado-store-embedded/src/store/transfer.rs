@@ -24,7 +24,7 @@ const FORGET_JOBS_MAX: usize = 64;
 const TRUNCATE_TRIES_MAX: usize = 100;
 const TRUNCATE_TRY_EVERY: Duration = Duration::from_millis(50);
 
-impl WriteTransaction<'_> {
+impl WriteTransaction<'_, '_> {
     pub fn adopt(&mut self, snapshots: &[JobSnapshot]) -> Result<Vec<Adopted>, ChangeError> {
         self.require_space(snapshots.iter().map(|snapshot| &snapshot.job.id))?;
         snapshots.iter().map(|snapshot| Ok(self.adopt_one(snapshot)?)).collect()
@@ -268,7 +268,7 @@ impl EmbeddedStore {
             };
             tokio::task::spawn_blocking(checkpoint).await.unwrap_or_else(|error| Err(unavailable(error)))?;
             let (truncated, is_truncated) = oneshot::channel();
-            let request = move |transaction: &mut WriteTransaction<'_>| {
+            let request = move |transaction: &mut WriteTransaction<'_, '_>| {
                 transaction.truncate_requests.push(truncated);
                 Ok::<_, ChangeError>(())
             };

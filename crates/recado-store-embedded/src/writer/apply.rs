@@ -4,11 +4,12 @@
 //! writer rolls back and rebuilds the index from the file, so none of them undoes anything itself.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 use recado_core::dead_letter::RECALLED_KEPT;
 use recado_core::{
-    Attempt, AuditEvent, AuditKind, Burial, Checksum, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken,
+    AuditEvent, AuditKind, Burial, Checksum, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken,
     LostLease, NewJob, Payload, Priority, Progress, Random, RouteName, Status, Timestamp, Transition,
 };
 use recado_store::{
@@ -24,15 +25,20 @@ use crate::rows::{self, ATTEMPTS_COLUMN, JOB_COLUMNS, Result};
 use crate::store::audit_log::{PreparedSettlement, Recorder};
 use crate::writer::lock_space;
 use crate::writer::request::ChangeError;
+use crate::writer::statements::Statements;
 
 /// Rows of each kind that one piece of a prune removes at most: about 10 ms of the writer's time.
 pub const PRUNE_ROWS_MAX: usize = 250;
 
+static READ_JOB: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"));
+
 /// The file and the index, for the length of one transaction.
-pub struct WriteTransaction<'a> {
-    pub file: &'a Connection,
+pub struct WriteTransaction<'a, 'f> {
+    pub file: &'f Connection,
+    pub statements: &'a Statements<'f>,
     pub index: &'a mut Index,
-    pub recorder: Recorder<'a>,
+    pub recorder: Recorder<'a, 'f>,
     pub random: &'a Random,
     pub space: &'a Mutex<SpaceGuard>,
     /// The number that was raised last under each name.
@@ -51,7 +57,7 @@ pub fn seq_of(token: LeaseToken) -> u64 {
     (token.0 >> 64) as u64
 }
 
-impl WriteTransaction<'_> {
+impl WriteTransaction<'_, '_> {
     /// Refuses new jobs while there is no space for them. A request that holds known jobs only needs none.
     pub fn require_space<'j>(&self, mut ids: impl Iterator<Item = &'j JobId>) -> Result<(), ChangeError> {
         match lock_space(self.space, self.file).refusal() {
@@ -162,7 +168,7 @@ impl WriteTransaction<'_> {
                         break;
                     }
                     let Some(held) = self.index.leases.get(&seq) else { break };
-                    let (slot, lost) = (held.slot, held.told.clone());
+                    let (slot, lost) = (held.slot, held.as_lost.clone());
                     claimed.leases.push(self.lease_slot(slot, claim, Some(lost))?);
                 }
                 claimed.next_at = self.index.next_lease_end().map(|(at, _)| Timestamp::from_millis(at));
@@ -184,13 +190,13 @@ impl WriteTransaction<'_> {
         // One copy of each name in memory, however many jobs bear it.
         job.route = self.index.route(slot);
         job.company = self.index.company(slot);
-        let told = LostLease {
+        let as_lost = LostLease {
             attempt: lost.as_ref().map_or(job.progress.attempts_started + 1, |lost| lost.attempt),
             claimed_at: claim.now,
             worker: claim.worker.clone(),
             provider: claim.provider.clone().or_else(|| lost.as_ref()?.provider.clone()),
         };
-        let (attempt, expires_at) = (told.attempt, claim.lease_until.as_millis());
+        let (attempt, expires_at) = (as_lost.attempt, claim.lease_until.as_millis());
         self.execute(
             "INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
@@ -201,11 +207,11 @@ impl WriteTransaction<'_> {
                 expires_at,
                 &*claim.worker,
                 claim.outlives_process,
-                told.provider.as_deref(),
+                as_lost.provider.as_deref(),
             ],
         )?;
         let progress = job.progress;
-        self.index.add_lease(ActiveLease { slot, fence, expires_at, told, progress, attempts });
+        self.index.add_lease(ActiveLease { slot, fence, expires_at, as_lost, progress, attempts });
         Ok(Lease {
             token: make_token(seq, fence),
             attempt,
@@ -217,14 +223,12 @@ impl WriteTransaction<'_> {
     }
 
     /// Runs a statement that is prepared once.
-    pub fn execute(&self, sql: &str, values: impl Params) -> Result<usize> {
-        self.file.prepare_cached(sql)?.execute(values)
+    pub fn execute(&self, sql: &'static str, values: impl Params) -> Result<usize> {
+        self.statements.execute(sql, values)
     }
 
     fn read_job<T>(&self, seq: u64, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
-        self.file
-            .prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?
-            .query_row([seq], read)
+        self.statements.query_row(&READ_JOB, [seq], read)
     }
 
     pub fn extend(&mut self, tokens: &[LeaseToken], until: Timestamp) -> Result<Vec<Extended>> {
@@ -252,7 +256,7 @@ impl WriteTransaction<'_> {
 
     fn settle_one(
         &mut self,
-        PreparedSettlement { settlement, record }: PreparedSettlement,
+        PreparedSettlement { settlement, record, history }: PreparedSettlement,
     ) -> Result<Settled> {
         let seq = seq_of(settlement.token);
         let held = match self.index.leases.get(&seq) {
@@ -261,10 +265,14 @@ impl WriteTransaction<'_> {
         };
         let record = record.map(|record| self.append(&record)).transpose()?;
         let progress = settlement.transition.step(held.progress);
+        let attempts = match (&held.attempts, settlement.transition.attempt()) {
+            (None, _) => history,
+            (Some(before), None) => Some(before.to_string()),
+            (Some(before), Some(attempt)) => Some(rows::append_attempt(before, attempt)?),
+        };
         match settlement.transition {
-            Transition::Deliver { attempt, answer } => {
+            Transition::Deliver { answer, .. } => {
                 let Progress { attempts_started, attempts_spent, crashes, deferrals, replays } = progress;
-                let attempts = rows::append_attempt(held.attempts.as_deref(), &attempt)?;
                 let (ended_at, answer) = (settlement.now.as_millis(), answer.as_ref().map(Payload::as_str));
                 self.execute(
                     "UPDATE jobs SET status = 'sent', endedAt = ?2, attemptsStarted = ?3, \
@@ -291,7 +299,7 @@ impl WriteTransaction<'_> {
             Transition::RetryAt { at: due, .. }
             | Transition::Postpone { until: due }
             | Transition::Release { at: due, .. } => {
-                self.requeue(seq, &held, progress, due, settlement.transition.attempt(), record)?
+                self.requeue(seq, held.slot, progress, due, attempts, record)?
             }
             Transition::Bury(burial) => self.bury(seq, &held, progress, burial, record)?,
         }
@@ -304,26 +312,22 @@ impl WriteTransaction<'_> {
     fn requeue(
         &mut self,
         seq: u64,
-        held: &ActiveLease,
+        slot: u32,
         progress: Progress,
         due: Timestamp,
-        attempt: Option<&Attempt>,
+        attempts: Option<String>,
         record: Option<u64>,
     ) -> Result<()> {
         let due = due.as_millis();
         let Progress { attempts_started, attempts_spent, crashes, deferrals, .. } = progress;
-        let attempts = match attempt {
-            Some(attempt) => Some(rows::append_attempt(held.attempts.as_deref(), attempt)?),
-            None => held.attempts.as_deref().map(str::to_owned),
-        };
         self.execute(
             "UPDATE jobs SET dueAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, crashes = ?5, \
              deferrals = ?6, attempts = ?7, records = coalesce(records || ',' || ?8, ?8, records) \
              WHERE seq = ?1",
             params![seq, due, attempts_started, attempts_spent, crashes, deferrals, attempts, record],
         )?;
-        self.index.queue(held.slot, due);
-        self.wake_route(self.index.route(held.slot));
+        self.index.queue(slot, due);
+        self.wake_route(self.index.route(slot));
         Ok(())
     }
 

@@ -144,7 +144,7 @@ mod tests {
     struct Teller(&'static str, mpsc::Sender<(&'static str, bool)>);
 
     impl Change for Teller {
-        fn apply(&mut self, _: &mut WriteTransaction<'_>) -> Result<(), ChangeError> {
+        fn apply(&mut self, _: &mut WriteTransaction<'_, '_>) -> Result<(), ChangeError> {
             Ok(())
         }
 

@@ -34,7 +34,7 @@ impl From<rusqlite::Error> for ChangeError {
 
 /// A change to the store, and later the answer to its caller.
 pub trait Change: Send {
-    fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), ChangeError>;
+    fn apply(&mut self, transaction: &mut WriteTransaction<'_, '_>) -> Result<(), ChangeError>;
 
     /// Answers with the outcome of the commit. A change that was not carried out is answered with an error.
     fn reply(self: Box<Self>, committed: Result<(), StoreError>);
@@ -50,9 +50,9 @@ struct PendingChange<T, F> {
 
 impl<T: Send, F> Change for PendingChange<T, F>
 where
-    F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, ChangeError> + Send,
+    F: FnOnce(&mut WriteTransaction<'_, '_>) -> Result<T, ChangeError> + Send,
 {
-    fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), ChangeError> {
+    fn apply(&mut self, transaction: &mut WriteTransaction<'_, '_>) -> Result<(), ChangeError> {
         if let Some(change) = self.change.take() {
             self.value = Some(change(transaction)?);
         }
@@ -75,15 +75,15 @@ impl Request {
     /// Makes a request, and the receiver of its answer.
     pub fn new<T: Send + 'static, E: Into<ChangeError>>(
         kind: RequestKind,
-        change: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, E> + Send + 'static,
+        change: impl FnOnce(&mut WriteTransaction<'_, '_>) -> Result<T, E> + Send + 'static,
     ) -> (Self, oneshot::Receiver<Result<T, StoreError>>) {
         let (answer, answered) = oneshot::channel();
-        let change = |transaction: &mut WriteTransaction<'_>| change(transaction).map_err(Into::into);
+        let change = |transaction: &mut WriteTransaction<'_, '_>| change(transaction).map_err(Into::into);
         let change = PendingChange { change: Some(change), value: None, answer };
         (Request { kind, change: Box::new(change) }, answered)
     }
 
-    pub fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), ChangeError> {
+    pub fn apply(&mut self, transaction: &mut WriteTransaction<'_, '_>) -> Result<(), ChangeError> {
         // Settles leave their records to be written together. Requests that may look for them find them.
         if !matches!(self.kind, RequestKind::Settle | RequestKind::Claim | RequestKind::Enqueue) {
             transaction.recorder.flush()?;

@@ -6,6 +6,7 @@ use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobStore, Pruned, Redrive, Redriven,
     Retention, Settled, Settlement, StoreResult, Waker,
 };
+use std::collections::BTreeMap;
 
 use crate::codec::record::{Phase, Record};
 use crate::codec::token::Token;
@@ -135,19 +136,31 @@ impl JobStore for RedisStore {
         self.wakeups.waker(route)
     }
 
-    async fn lease(&self, token: LeaseToken) -> StoreResult<Option<Lease>> {
-        let Some(Token { partition, seq, fence }) = self.read_token(token) else { return Ok(None) };
-        let Some(found) = self.pick(partition, &[seq]).await?.pop().flatten() else { return Ok(None) };
-        let Some(held) = found.held.filter(|held| held.fence == fence) else { return Ok(None) };
-        let record = Record::decode(&found.head)?;
-        Ok(Some(Lease {
-            token,
-            attempt: record.job.progress.attempts_started + 1,
-            claimed_at: held.claimed_at,
-            expires_at: held.expires_at,
-            job: Job { data: found.data, ..record.job },
-            lost: None,
-        }))
+    async fn leases(&self, tokens: &[LeaseToken]) -> StoreResult<Vec<Option<Lease>>> {
+        let mut leases = vec![None; tokens.len()];
+        let mut by_partition: BTreeMap<u16, Vec<(usize, Token)>> = BTreeMap::new();
+        for (at, token) in tokens.iter().enumerate() {
+            if let Some(read) = self.read_token(*token) {
+                by_partition.entry(read.partition).or_default().push((at, read));
+            }
+        }
+        for (partition, wanted) in by_partition {
+            let seqs: Vec<_> = wanted.iter().map(|(_, token)| token.seq).collect();
+            for ((at, token), found) in wanted.into_iter().zip(self.pick(partition, &seqs).await?) {
+                let Some(found) = found else { continue };
+                let Some(held) = found.held.filter(|held| held.fence == token.fence) else { continue };
+                let record = Record::decode(&found.head)?;
+                leases[at] = Some(Lease {
+                    token: tokens[at],
+                    attempt: record.job.progress.attempts_started + 1,
+                    claimed_at: held.claimed_at,
+                    expires_at: held.expires_at,
+                    job: Job { data: found.data, ..record.job },
+                    lost: None,
+                });
+            }
+        }
+        Ok(leases)
     }
 
     async fn close(&self) -> StoreResult<()> {
