@@ -30,7 +30,7 @@ const BATCH_JOBS: usize = 1_000;
 /// Bytes at most of the data in one batch, below the server's bound of a request.
 const BATCH_BYTES: usize = 8 << 20;
 /// Interval of looks at the server until it is done.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(50);
 /// Gives up on a server or a delivery that takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Registered endpoints of the webhook figure that has many, each with an address and a secret of its own.

@@ -19,6 +19,10 @@ pub const WAITING_MAX_BYTES: usize = 16 << 20;
 /// Bytes that the buffer keeps allocated between bursts.
 const WAITING_KEPT_MAX_BYTES: usize = 256 << 10;
 
+/// Pause after a write: lines that come meanwhile leave together, and wake no thread. The first line after a silence
+/// leaves at once.
+const GATHER: Duration = Duration::from_millis(2);
+
 /// Time that the end of the process waits for the last lines.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
@@ -77,7 +81,7 @@ impl Outlet {
             return;
         }
         state.waiting.extend_from_slice(line);
-        // While the thread writes it looks again on its own.
+        // While the thread writes, or pauses after it, it looks again on its own.
         if !state.writing {
             self.0.filled.notify_one();
         }
@@ -123,6 +127,8 @@ fn empty(shared: &Shared, mut sink: impl Write, format: Format, clock: &dyn Cloc
             shared.emptied.notify_all();
             return;
         }
+        let mut state = shared.state.lock();
+        shared.filled.wait_while_for(&mut state, |state| !state.closed, GATHER);
     }
 }
 
