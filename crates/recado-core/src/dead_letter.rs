@@ -1,5 +1,7 @@
 //! Dead letters: jobs that could not be delivered, with their reason, for a person to review.
 
+pub mod bulk;
+
 use std::time::Duration;
 
 use crate::checksum::Checksum;

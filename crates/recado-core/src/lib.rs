@@ -10,7 +10,6 @@
 
 pub mod audit;
 pub mod breaker;
-pub mod bulk;
 pub mod checksum;
 pub mod classify;
 pub mod dead_letter;

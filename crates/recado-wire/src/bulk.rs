@@ -8,7 +8,7 @@ use crate::dlq::DeadLetterFilter;
 use crate::format::components;
 use crate::format::read::{Body, Faults};
 
-pub use recado_core::bulk::{BulkAct, BulkState, CanaryState};
+pub use recado_core::dead_letter::bulk::{BulkAct, BulkState, CanaryState};
 
 /// Entries a second at most, and by default.
 pub const RATE_MAX: u32 = 1_000;

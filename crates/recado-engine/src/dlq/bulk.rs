@@ -28,7 +28,7 @@ use crate::error::{EngineError, Result};
 use crate::shared::entry::{Edit, EntryKey, read_entry, update_entry, version_of, write_entry, write_of};
 use crate::shared::leader::LeaderState;
 
-pub use recado_core::bulk::{BulkAct, BulkState, CanaryState};
+pub use recado_core::dead_letter::bulk::{BulkAct, BulkState, CanaryState};
 pub(crate) use run::run;
 
 pub const NAMESPACE: Namespace = Namespace::new("replays");

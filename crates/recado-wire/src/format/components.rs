@@ -45,9 +45,9 @@ components! {
     BreakerState = choices::<recado_core::breaker::BreakerState>();
     LimitCode = described(choices::<recado_core::limit::LimitKind>(), "Bound that is reached.");
     PauseCode = described(choices::<recado_core::limit::PauseScope>(), "Subject of a person's pause.");
-    BulkAct = choices::<recado_core::bulk::BulkAct>();
-    BulkState = choices::<recado_core::bulk::BulkState>();
-    CanaryState = choices::<recado_core::bulk::CanaryState>();
+    BulkAct = choices::<recado_core::dead_letter::bulk::BulkAct>();
+    BulkState = choices::<recado_core::dead_letter::bulk::BulkState>();
+    CanaryState = choices::<recado_core::dead_letter::bulk::CanaryState>();
     AuditStep = words(recado_core::audit::AuditStep::all().map(|step| step.as_str()));
     AuditKind = choices::<recado_core::AuditKind>();
     EventKind = choices::<recado_core::EventKind>();

@@ -1,4 +1,4 @@
-//! Words for an act on many dead letters at once: what is done, how far it came, and how its canary fares.
+//! Words for an act on many dead letters at once: the act, its progress, and the state of its canary.
 
 use crate::values::named_enum::named_enum;
 
