@@ -53,7 +53,7 @@ fn add_figures(plot: &Plot, report: &mut Report) {
         for series in &panel.series {
             for (x, y) in &series.points {
                 let of = if series.name.is_empty() { String::new() } else { format!(", {}", series.name) };
-                report.add(format!("{}{of}: {} {}", panel.name, grouped(*x), plot.x), *y, panel.unit);
+                report.add(format!("{}{of}, {}: {}", panel.name, plot.x, grouped(*x)), *y, panel.unit);
             }
         }
     }
@@ -171,7 +171,7 @@ async fn parked(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Plot,
 
 /// Bytes of a payload and jobs of them.
 const PAYLOADS: [(usize, usize); 4] =
-    [(102, 200_000), (1 << 10, 200_000), (10 << 10, 50_000), (100 << 10, 5_000)];
+    [(103, 200_000), (1 << 10, 200_000), (10 << 10, 50_000), (100 << 10, 5_000)];
 
 async fn payload(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Plot, Failed> {
     let mut rates = [("enqueue", Points::new()), ("drain", Points::new())];
@@ -203,7 +203,7 @@ async fn payload(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Plot
     Ok(Plot {
         file: "payload",
         title: "Size of a payload",
-        x: "KiB",
+        x: "KiB of payload",
         panels: vec![
             Panel { name: "jobs", unit: "jobs/s", series: series(|_, rate| rate) },
             Panel { name: "payload", unit: "MiB/s", series: series(|kib, rate| kib * rate / 1024.0) },
@@ -249,14 +249,14 @@ async fn latency(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Plot
     Ok(Plot {
         file: "latency",
         title: "Latency of a provider",
-        x: "latency, ms",
+        x: "ms of latency",
         panels: vec![Panel { name: "drain", unit: "jobs/s", series }],
     })
 }
 
 /// Jobs a second that a provider of this latency gets from so many deliveries at once.
 async fn slow_drain(options: &BenchOptions, concurrency: usize, latency: Duration) -> Result<f64, Failed> {
-    let a_job = latency.max(Duration::from_micros(100));
+    let a_job = latency.max(Duration::from_millis(1));
     let expected = concurrency as f64 * options.seconds(2.0).as_secs_f64() / a_job.as_secs_f64();
     // At least two for each slot, so that slots are used again.
     let jobs = (expected as usize).min(options.count(100_000)).max(concurrency * 2);

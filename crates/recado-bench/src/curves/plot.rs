@@ -48,7 +48,7 @@ const HEIGHT: f64 = 180.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 62.0;
-const BOTTOM: f64 = 46.0;
+const BOTTOM: f64 = 56.0;
 const LEGEND_LINE: f64 = 16.0;
 
 /// One look for light and one for dark; the lines' colours show on both.
@@ -104,6 +104,7 @@ fn short(value: f64) -> String {
         1e6.. => format!("{}M", digits(value / 1e6)),
         1e3.. => format!("{}k", digits(value / 1e3)),
         0.95.. => digits(value),
+        0.095.. => format!("{}", (value * 1e2).round() / 1e2),
         _ => format!("{}", (value * 1e3).round() / 1e3),
     }
 }
@@ -170,7 +171,7 @@ impl Series {
         let places = || self.points.iter().map(|point| (x.place(point.0), y.place(point.1), point.1));
         let line: String = places().map(|(x, y, _)| format!("{x:.1},{y:.1} ")).collect();
         writeln!(svg, "<polyline stroke=\"{colour}\" points=\"{}\"/>", line.trim_end())?;
-        for (x, y, value) in places() {
+        for (nth, (x, y, value)) in places().enumerate() {
             let exact = grouped(value);
             writeln!(
                 svg,
@@ -179,7 +180,9 @@ impl Series {
             // Beside other lines there is no room for numbers.
             if self.name.is_empty() {
                 let (at, label) = (y - 8.0, short(value));
-                writeln!(svg, "<text x=\"{x:.1}\" y=\"{at:.1}\" text-anchor=\"middle\">{label}</text>")?;
+                // The first one keeps clear of the axis.
+                let anchor = if nth == 0 { "start" } else { "middle" };
+                writeln!(svg, "<text x=\"{x:.1}\" y=\"{at:.1}\" text-anchor=\"{anchor}\">{label}</text>")?;
             }
         }
         Ok(())
