@@ -106,6 +106,7 @@ async function work() {
   const deliver = deliverer(given.deliver, given.target, concurrency);
   const start = await peer.worker(concurrency, deliver, () => { finished += 1; });
   process.on('message', (word) => (word === 'start' ? start() : process.exit(0)));
+  process.once('disconnect', () => process.exit(0));
   process.send('ready');
   setInterval(() => {
     if (told !== finished) {

@@ -30,22 +30,26 @@ type Points = Vec<(f64, f64)>;
 const ROUNDS: usize = 2;
 
 pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
-    let plots = [
-        pending(options, &progress).await?,
-        companies(options, &progress).await?,
-        endpoints(options, &progress).await?,
-        parked(options, &progress).await?,
-        payload(options, &progress).await?,
-        latency(options, &progress).await?,
-    ];
-    let (dir, mut report) = (&options.plots, Report::default());
-    std::fs::create_dir_all(dir)?;
+    std::fs::create_dir_all(&options.plots)?;
+    let (mut plots, mut report) = (Vec::new(), Report::default());
+    write(latency(options, &progress).await?, options, &mut plots)?;
+    write(parked(options, &progress).await?, options, &mut plots)?;
+    write(payload(options, &progress).await?, options, &mut plots)?;
+    write(endpoints(options, &progress).await?, options, &mut plots)?;
+    write(companies(options, &progress).await?, options, &mut plots)?;
+    write(pending(options, &progress).await?, options, &mut plots)?;
     for plot in &plots {
-        std::fs::write(dir.join(plot.file).with_extension("svg"), plot.svg()?)?;
         add_figures(plot, &mut report);
     }
-    std::fs::write(dir.join("curves.json"), serde_json::to_string_pretty(&plots)?)?;
     Ok(report)
+}
+
+/// Writes a plot and the numbers of all so far, so that a run that ends early leaves what it has measured.
+fn write(plot: Plot, options: &BenchOptions, plots: &mut Vec<Plot>) -> Result<(), Failed> {
+    std::fs::write(options.plots.join(plot.file).with_extension("svg"), plot.svg()?)?;
+    plots.push(plot);
+    std::fs::write(options.plots.join("curves.json"), serde_json::to_string_pretty(&plots)?)?;
+    Ok(())
 }
 
 fn add_figures(plot: &Plot, report: &mut Report) {

@@ -249,6 +249,8 @@ impl Server {
             register(address, own.map(|nth| (nth, format!("{http}/hook/{nth}"))).collect())
         });
         let ids: BTreeMap<usize, String> = ids.await?.into_iter().flatten().collect();
+        // The server closes a connection that was idle for so long.
+        self.caller = Caller::connect(address).await?;
         let job = |nth: usize| {
             let data =
                 json!({"endpointId": ids[&(nth % endpoints)], "event": "order.paid", "payload": text(273)});
