@@ -7,8 +7,11 @@ export const connect = (url) => new IORedis(url, { maxRetriesPerRequest: null })
 export function inspect(url, prefix) {
   const redis = connect(url);
   return {
+    // Without the buffers of connections, which keep the size of the largest call for a while.
     async usedBytes() {
-      return Number(/used_memory:(\d+)/.exec(await redis.info('memory'))[1]);
+      const info = await redis.info('memory');
+      const figure = (name) => Number(new RegExp(`${name}:(\\d+)`).exec(info)[1]);
+      return figure('used_memory') - figure('mem_clients_normal');
     },
     async removeJobs() {
       for await (const keys of redis.scanStream({ match: `${prefix}:*`, count: 1000 })) {

@@ -72,13 +72,13 @@ export function path(parts, ...names) {
   return parts.reduce((whole, part, at) => whole + encodeURIComponent(names[at - 1]) + part);
 }
 
-async function ask(method, url, { body, signal } = {}) {
+async function ask(method, url, { body, signal, patienceMs = PATIENCE_MS } = {}) {
   const asked = { method, headers: headers(), cache: "no-store", credentials: "same-origin" };
   if (body !== undefined) {
     asked.body = body;
     asked.headers["content-type"] = "application/json";
   }
-  const patience = AbortSignal.timeout(PATIENCE_MS);
+  const patience = AbortSignal.timeout(patienceMs);
   asked.signal = signal ? AbortSignal.any([signal, patience]) : patience;
   let response, text;
   try {
@@ -138,7 +138,7 @@ export async function offers(call) {
 }
 
 /** What a person does: it carries their name. `body` is a value, or JSON that is already written. */
-export async function act(method, url, body) {
+export async function act(method, url, body, patienceMs = PATIENCE_MS) {
   const written = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
-  return (await ask(method, url, { body: written })).value;
+  return (await ask(method, url, { body: written, patienceMs })).value;
 }

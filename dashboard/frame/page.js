@@ -48,12 +48,13 @@ export function region(page, { load, draw, every = 10_000, on = () => false, cal
   const element = h("div", { class: "region", "aria-busy": "true" }, note, body);
   let shown = null;
   let busy = false;
-  let again = false;
+  /** Asked for while it was busy: `null` not, `true` to be drawn in any case. */
+  let again = null;
   let last = 0;
   let planned = null;
 
   async function refresh(force = false) {
-    if (busy) return void (again = true);
+    if (busy) return void (again = force || again === true);
     busy = true;
     last = Date.now();
     try {
@@ -66,9 +67,10 @@ export function region(page, { load, draw, every = 10_000, on = () => false, cal
       busy = false;
       element.removeAttribute("aria-busy");
     }
-    if (again && !page.signal.aborted) {
-      again = false;
-      await refresh(force);
+    if (again !== null && !page.signal.aborted) {
+      const forced = again;
+      again = null;
+      await refresh(force || forced);
     }
   }
 

@@ -10,6 +10,7 @@ import { dialog } from "/dashboard/parts/dialog.js";
 import { disclosure } from "/dashboard/parts/disclosure.js";
 import { pausedBy } from "/dashboard/parts/pause.js";
 import { curve } from "/dashboard/parts/retry_curve.js";
+import { askSimulation, simulation } from "/dashboard/parts/simulation.js";
 import { facts, table } from "/dashboard/parts/table.js";
 import { waitsFor } from "/dashboard/parts/waiting.js";
 
@@ -58,8 +59,21 @@ function route(one, refresh) {
       { label: t("policies.jitter"), number: true, cell: (step) => range(step.delayMinMs, step.delayMaxMs) },
       { label: t("policies.start"), number: true, cell: (step) => range(step.atMinMs, step.atMaxMs) },
     ], policy.attempts)),
-    h("div", { class: "buttons" }, pauseButton(one, refresh)),
+    h("div", { class: "buttons" }, simulateButton(one, refresh), pauseButton(one, refresh)),
+    simulated.has(one.name) && simulation(simulated.get(one.name)),
   );
+}
+
+/** The last simulation of each route, while this tab is open. */
+const simulated = new Map();
+
+function simulateButton(one, refresh) {
+  const ask = async () => {
+    const found = await askSimulation(one.name);
+    if (found) simulated.set(one.name, found);
+    refresh();
+  };
+  return h("button", { type: "button", data: { focus: `simulate ${one.name}` }, on: { click: ask } }, t("simulate.ask"));
 }
 
 /** The policy in words. */

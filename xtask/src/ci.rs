@@ -7,7 +7,8 @@ use crate::{Outcome, cargo, setup, tidy};
 /// Targets that run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
 /// store's files, about pages and configuration alone, or only waits.
 const ON_REDIS: [&str; 2] = ["systems", "cli"];
-const NOT_ON_REDIS: [&str; 11] = [
+const NOT_ON_REDIS: [&str; 12] = [
+    "cli::chaos",
     "cli::configuring",
     "cli::damage",
     "cli::moved_directory",
@@ -45,6 +46,7 @@ pub fn run() -> Outcome {
     peers.args(["ci", "--dry-run", "--ignore-scripts", "--prefix"]).arg(crate::root().join("bench"));
     crate::run("the benchmark's peers install from their lock file", &mut peers)?;
     crate::run("tests", cargo().args(["test", "--workspace", "--all-features"]))?;
+    crate::sim()?;
     on_redis()?;
     println!("\nxtask ci: all of it holds");
     Ok(())

@@ -5,6 +5,9 @@
 mod ci;
 mod instructions;
 mod licences;
+mod mutants;
+mod planted;
+mod proof;
 mod requirements;
 mod rooms;
 mod setup;
@@ -18,13 +21,25 @@ cargo xtask COMMAND
 
   test         the inner loop: format, lints, and the tests of units, stores and API
   ci           everything that must hold before a change lands: set-up, format, lints, tidy, tests
-  nightly      what takes longer: the waits of real policies, long kills, chaos, instruction counts
+  nightly      what takes longer: the waits of real policies, long kills, chaos, the whole matrix, mutants, fuzzing,
+               planted faults, instruction counts
   setup        installs what the tests need and the machine lacks
-  tidy         dependency direction, rooms of the engine, licences, file sizes, generated files, requirements
+  tidy         dependency direction, rooms of the engine, licences, file sizes, links, requirements
   kill-loop    kills the server 100 times while it works, and audits what came of every job
                (KILLS=n for another number; the test suite runs a short one)
   chaos        three nodes on one Redis: kills a node each second for a minute, kills Redis, cuts its connections,
                and audits what came of every job (CHAOS=n for n times the short run of the test suite; 10)
+  mutants [PART] takes one safeguard at a time out of a copy (an fsync, a fence, a tenant filter …), and expects the
+               test that is named for it to fail; PART chooses some by name
+  fuzz [TARGET] feeds mutated inputs to all that comes from outside, or to one target, from a new seed; --seconds N for
+               each (60), --input FILE repeats one input; the test suite runs a fixed number of them
+  sim          runs 1,000 seeds of the simulator (--seeds 0..n for others; see docs/simulator.md)
+  planted      puts known faults back, one at a time, and expects the simulator to find each (a part of a name for one)
+  matrix       strikes the built program at every write of every operation (MATRIX=n at n of each; the test suite at two)
+  soak         bounded traffic for hours (--hours 2), memory and descriptors each minute, and whether they stay flat
+  proof        runs matrix, kills, chaos and simulator, and writes docs/proof.md of the results and of the last soak
+               (--quick: ten minutes, the page below target/proof; --page: the page alone, of the results that are there;
+               MATRIX, KILLS, JOBS, CHAOS and SEEDS set lengths)
   instructions counts what the steps of a job's way execute, and compares with bench/instructions.txt (--save writes it)
   help         this text
 ";
@@ -34,6 +49,7 @@ pub type Outcome = Result<(), String>;
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
+    let options: Vec<_> = std::env::args().skip(2).collect();
     let outcome = match command.as_str() {
         "test" => ci::inner_loop(),
         "ci" => ci::run(),
@@ -41,8 +57,15 @@ fn main() -> ExitCode {
         "setup" => setup::run(),
         "tidy" => tidy::run(),
         "instructions" => instructions::run(),
+        "sim" => sim(),
+        "planted" => planted::run(),
         "kill-loop" => kill_loop(),
         "chaos" => chaos(),
+        "fuzz" => fuzz(),
+        "mutants" => mutants::run(std::env::args().nth(2).as_deref()),
+        "matrix" => matrix(),
+        "soak" => soak(&options),
+        "proof" => proof::write(&options),
         "" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -61,12 +84,35 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs the simulator, built as the tests are.
+pub fn sim() -> Outcome {
+    let given: Vec<String> = std::env::args().skip(2).collect();
+    let mut seeds = cargo();
+    seeds.args(["run", "--quiet", "--workspace", "--all-features", "--bin", "recado-sim", "--"]);
+    match given.is_empty() {
+        true => seeds.args(["--seeds", "0..1000", "--all-faults"]),
+        false => seeds.args(given),
+    };
+    run("simulated runs", &mut seeds)
+}
+
 /// Runs what takes too long for every change.
 fn nightly() -> Outcome {
     ci::real_waits()?;
     kill_loop()?;
     chaos()?;
+    mutants::run(None)?;
+    fuzz()?;
+    planted::run()?;
+    matrix()?;
     instructions::run()
+}
+
+/// Fuzzes for as long as the arguments say.
+fn fuzz() -> Outcome {
+    let mut cargo = cargo();
+    cargo.args(["run", "--quiet", "--package", "recado-fuzz", "--"]).args(std::env::args().skip(2));
+    run("fuzz", &mut cargo)
 }
 
 fn kill_loop() -> Outcome {
@@ -75,8 +121,35 @@ fn kill_loop() -> Outcome {
 
 fn chaos() -> Outcome {
     // One after another, so that each has the machine to itself.
-    let args = ["cluster", "--", "--nocapture", "--test-threads", "1", "chaos::"];
+    let args = ["cluster", "--", "--nocapture", "--test-threads", "1", "chaos::", "redis_faults::"];
     long_test("chaos", &args, "RECADO_CHAOS", ("CHAOS", "10"))
+}
+
+fn matrix() -> Outcome {
+    long_test("matrix", &["matrix", "--", "--nocapture"], "RECADO_MATRIX", ("MATRIX", "full"))
+}
+
+fn soak(options: &[String]) -> Outcome {
+    let hours = match options {
+        [] => "2",
+        [name, hours] if name == "--hours" && hours.parse::<f64>().is_ok() => hours,
+        _ => return Err("write `cargo xtask soak --hours 2`".to_owned()),
+    };
+    let mut cargo = cargo();
+    cargo.args([
+        "test",
+        "--release",
+        "--package",
+        "recado",
+        "--test",
+        "matrix",
+        "--",
+        "--ignored",
+        "--nocapture",
+        "soak",
+    ]);
+    cargo.env("RECADO_SOAK_HOURS", hours).env("RECADO_RESULTS", proof::results("soak")?.join("soak.json"));
+    run("soak", &mut cargo)
 }
 
 /// Runs a test of the built program for as long as our variable, or else its default, says.
@@ -115,6 +188,12 @@ pub fn output(what: &str, command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|error| format!("cannot run {what}: {error}"))?;
     match output.status.success() {
         true => Ok(output.stdout),
-        false => Err(format!("{what}: {}", String::from_utf8_lossy(&output.stderr))),
+        // Some say what failed on standard output: the simulator lists its broken seeds there.
+        false => Err(format!(
+            "{what}: {}\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )),
     }
 }

@@ -49,7 +49,7 @@ pub fn check(faults: &mut Vec<String>) -> Outcome {
 }
 
 /// Says what is wrong with the name of a test, if anything is.
-fn missing(test: &str) -> Option<&'static str> {
+pub fn missing(test: &str) -> Option<&'static str> {
     let Some((file, name)) = test.rsplit_once("::") else { return Some("write it as path::name") };
     let Ok(text) = std::fs::read_to_string(root().join(file)) else { return Some("there is no such file") };
     (!text.contains(&format!("fn {name}("))).then_some("there is no such test in it")

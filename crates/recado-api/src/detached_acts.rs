@@ -12,8 +12,8 @@ use recado_wire::Code;
 use crate::answer::ApiError;
 
 /// Requests of programs and not of operators. Each is one step of the store, or must end when its caller is gone: a
-/// worker that hung up takes no leases, and the answer of a call has no reader any more.
-const NO_ACTS: [&str; 4] = ["/v1/jobs", "/v1/leases", "/v1/calls", "/v1/decisions"];
+/// worker that hung up takes no leases, and the answer of a call or a simulation has no reader any more.
+const NO_ACTS: [&str; 5] = ["/v1/jobs", "/v1/leases", "/v1/calls", "/v1/decisions", "/v1/simulations"];
 
 fn is_act(method: &Method, path: &str) -> bool {
     match *method {
@@ -58,6 +58,7 @@ mod tests {
             (Method::POST, "/v1/jobs/batch"),
             (Method::POST, "/v1/leases"),
             (Method::POST, "/v1/leases/1/succeed"),
+            (Method::POST, "/v1/simulations"),
         ] {
             assert!(!is_act(&method, path), "{method} {path}");
         }

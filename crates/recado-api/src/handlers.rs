@@ -20,6 +20,8 @@ mod nodes;
 pub(crate) mod probes;
 mod providers;
 mod routes;
+mod rules;
+mod simulations;
 mod tenants;
 
 use utoipa_axum::router::OpenApiRouter;
@@ -89,6 +91,8 @@ pub(crate) fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(routes::list))
         .routes(routes!(routes::pause))
         .routes(routes!(routes::resume))
+        .routes(routes!(rules::suggest))
+        .routes(routes!(simulations::simulate))
         .routes(routes!(tenants::list))
         .routes(routes!(tenants::show, tenants::set))
         .routes(routes!(nodes::list))

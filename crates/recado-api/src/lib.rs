@@ -51,7 +51,7 @@ use crate::handlers::metrics::MetricsService;
 
 pub use gate::{EmptyToken, Hosts, Token};
 pub use serve::{ServeLimits, serve};
-pub use state::{ApiLimits, ApiOptions, ApiState};
+pub use state::{ApiLimits, ApiOptions, ApiState, ReadPolicy};
 
 /// The API's description of itself, as it is served.
 pub fn openapi() -> serde_json::Value {

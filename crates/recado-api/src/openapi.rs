@@ -32,7 +32,7 @@ use utoipa::{IntoParams, IntoResponses, Modify, OpenApi as _};
         (name = "calls", description = "A provider asked while the caller waits."),
         (name = "accounts", description = "Companies whose credential a provider no longer accepts."),
         (name = "providers", description = "Breakers, limits, pauses and holds, and the breaker for callers' own code."),
-        (name = "routes", description = "Named ways to deliver, and pausing one."),
+        (name = "routes", description = "Named ways to deliver, pausing one, and suggested classification rules."),
         (name = "tenants", description = "Counts and turns of each company, and its terms."),
         (name = "nodes", description = "The processes that share the store."),
         (name = "audit", description = "The audit trail, and the erasure of one person's data."),

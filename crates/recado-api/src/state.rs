@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_core::Policy;
 use recado_engine::Engine;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,12 @@ pub struct ApiOptions {
     pub limits: ApiLimits,
     /// Cancelled when the server begins to stop: long polls end with what they have.
     pub closing: CancellationToken,
+    /// Reads the policies of simulations; without it they take the route's own alone.
+    pub read_policy: Option<ReadPolicy>,
 }
+
+/// Reads a policy as the configuration writes it, laid over another, or tells every fault.
+pub type ReadPolicy = fn(&str, &Policy) -> Result<Policy, Vec<String>>;
 
 /// Bounds of one request, and of all of them together.
 #[derive(Clone, Debug)]
@@ -69,6 +75,7 @@ pub struct SharedState {
     bodies_in_flight: Arc<Semaphore>,
     batch_turns: Arc<Semaphore>,
     listeners: Arc<Semaphore>,
+    simulation_turn: Arc<Semaphore>,
 }
 
 impl Deref for ApiState {
@@ -88,6 +95,7 @@ impl ApiState {
             bodies_in_flight: permits(options.limits.bodies_in_flight_max_bytes),
             batch_turns: permits(cores),
             listeners: permits(options.limits.listeners_max),
+            simulation_turn: permits(1),
             engine,
             options,
         };
@@ -106,8 +114,14 @@ impl SharedState {
         self.batch_turns.clone().acquire_owned().await.ok()
     }
 
+    /// The right to simulate; `None` while another simulation has it. One alone takes enough of a processor and of
+    /// memory away from deliveries.
+    pub(crate) fn simulation_turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.simulation_turn.clone().try_acquire_owned().ok()
+    }
+
     /// A place among the listeners; `None` when there is none left.
-    pub(crate) fn place_to_listen(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn listener_permit(&self) -> Option<OwnedSemaphorePermit> {
         self.listeners.clone().try_acquire_owned().ok()
     }
 

@@ -44,6 +44,11 @@ impl Folder {
     /// Makes the directory if need be, for this user alone: trails hold personal data.
     pub(crate) fn make(dir: &Path) -> Result<Self, Error> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io(dir))?;
+        // Until its own name is forced to disk, a power cut takes the directory with every file in it.
+        let is_empty = std::fs::read_dir(dir).map_err(io(dir))?.next().is_none();
+        if let Some(parent) = std::path::absolute(dir).map_err(io(dir))?.parent().filter(|_| is_empty) {
+            File::open(parent).and_then(|parent| parent.sync_all()).map_err(io(parent))?;
+        }
         Ok(Folder(dir.to_owned()))
     }
 

@@ -44,7 +44,7 @@ pub use line::Checkpoint;
 pub use month::{Month, NotAMonth};
 pub use record::{Content, Entry, Record};
 pub use retention::{KindCount, MONTHS_KEPT, Summary};
-pub use search::{Order, Page, Query, search};
+pub use search::{Order, Page, Query, search, walk};
 pub use tail::Recovered;
 pub use trail::{Appended, Options, Trail};
 pub use verify::{Evidence, Fault, Finding, Report, verify};

@@ -123,6 +123,9 @@ pub(crate) struct Facts {
     /// Absent from records of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     bulk_id: Option<Box<str>>,
+    /// Absent from records of older versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_changed: Option<bool>,
 }
 
 /// The part of a decision that is under the chain's hash.
@@ -131,6 +134,8 @@ pub(crate) struct Facts {
 struct DecisionFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
+    #[serde(skip)]
+    error_code: Option<Box<str>>,
     #[serde(skip)]
     error_message: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,6 +170,8 @@ pub(crate) struct Personal<T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     correlation_id: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    error_code: Option<T>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error_message: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_reason: Option<T>,
@@ -180,6 +187,7 @@ impl<'e> Personal<&'e str> {
             job_id: event.job_id.as_deref(),
             user_id: event.user_id.as_deref(),
             correlation_id: event.correlation_id.as_deref(),
+            error_code: event.decision.error_code.as_deref(),
             error_message: event.decision.error_message.as_deref(),
             retry_reason: event.decision.retry_reason.as_deref(),
             erased_by: None,
@@ -195,6 +203,7 @@ impl Personal<Box<str>> {
             user_id: self.user_id,
             correlation_id: self.correlation_id,
             decision: RetryDecision {
+                error_code: self.error_code,
                 error_message: self.error_message,
                 retry_reason: self.retry_reason,
                 ..facts.decision

@@ -85,6 +85,11 @@ pub fn search(dir: &Path, query: &Query) -> Result<Page, Error> {
     Ok(page)
 }
 
+/// Hands every matching record to `show`, one at a time, until it breaks off. `limit` has no say.
+pub fn walk(dir: &Path, query: &Query, mut show: impl FnMut(Record) -> ControlFlow<()>) -> Result<(), Error> {
+    visit(&Snapshot::open(dir)?, query, |_, record| Ok(show(record)))
+}
+
 impl Query {
     /// Everything about one person, oldest first.
     pub fn about(subject: &Subject) -> Self {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::os::unix::fs::FileExt;
 
 use recado_core::Timestamp;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, io};
@@ -96,8 +97,9 @@ pub(crate) fn recover(folder: &Folder, key: &PublicKey) -> Result<Tail, Error> {
 
 fn read_head(folder: &Folder, key: &PublicKey) -> Result<Option<Head>, Error> {
     let path = folder.file(HEAD);
-    // An empty one is what some file systems leave of it after a power cut.
-    let Some(bytes) = files::read(&path)?.filter(|bytes| !bytes.is_empty()) else { return Ok(None) };
+    // It is not forced to disk: a power cut may leave it empty, cut off or with zeros in it.
+    let is_whole = |bytes: &Vec<u8>| serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
+    let Some(bytes) = files::read(&path)?.filter(is_whole) else { return Ok(None) };
     let head = statement::read(&bytes, Purpose::HEAD, key);
     head.map(Some).ok_or(Error::NotOurs { path })
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+pub use recado_terminal::grouped;
 use recado_terminal::{Field, Screen};
 use serde::Serialize;
 
@@ -103,32 +104,5 @@ impl Figure {
             None => row.extend([""; 4].map(Field::from)),
         }
         row
-    }
-}
-
-/// A number as people read it.
-pub fn grouped(value: f64) -> String {
-    if value < 100.0 && value.fract() != 0.0 {
-        return format!("{value:.2}");
-    }
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_read_as_people_write_them() {
-        let shown = [0.0, 5.0, 0.126, -0.5, 99.99, 100.4, 12_345.0, 1_234_567.8].map(grouped);
-        assert_eq!(shown, ["0", "5", "0.13", "-0.50", "99.99", "100", "12,345", "1,234,568"]);
     }
 }

@@ -1,10 +1,11 @@
-//! Commands that hold back or let go: providers, routes, tenants, holds, accounts, endpoints.
+//! Commands that hold back or let go: providers, routes, tenants, holds, accounts, endpoints; and suggested rules.
 
 pub mod accounts;
 pub mod endpoints;
 pub mod holds;
 pub mod providers;
 pub mod routes;
+pub mod rules;
 pub mod tenants;
 
 use clap::{Args, Subcommand};

@@ -1,6 +1,6 @@
 //! The command line: one definition for help, completions and what is done.
 //!
-//! Commands ask a running server through `recado-client`; `serve`, `policy`, `config`, `doctor` and `audit verify` read
+//! Commands ask a running server through `recado-client`; `serve`, `policy`, `simulate`, `config`, `doctor` and `audit verify` read
 //! the configuration themselves. Exit codes: 0 done, 1 failed, 2 usage.
 
 mod admin;
@@ -43,6 +43,7 @@ EXAMPLES:
   recado jobs list --status failed   what did not arrive
   recado dlq replay order-1042       give a dead letter another chance
   recado policy show email --plot    when it would be tried again
+  recado simulate email              what an outage of its provider would do
 
 EXIT CODES: 0 done, 1 failed, 2 usage.";
 
@@ -93,6 +94,12 @@ enum Command {
         after_help = "EXAMPLES:\n  recado routes\n  recado routes pause email --reason 'wrong template'\n  recado routes resume email"
     )]
     Routes(OrList<routes::RoutesCommand, AskArgs>),
+    /// Classification rules that the history suggests.
+    #[command(
+        after_help = "EXAMPLES:\n  recado rules suggest\n  recado rules suggest --route email --since 30d"
+    )]
+    #[command(subcommand)]
+    Rules(admin::rules::RulesCommand),
     /// Show tenants with their counts and turns; set their weight, limit or pause.
     #[command(
         after_help = "EXAMPLES:\n  recado tenants\n  recado tenants --route email\n  recado tenants set acme --weight 3"
@@ -115,6 +122,8 @@ enum Command {
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     #[command(subcommand)]
     Policy(local::policy::PolicyCommand),
+    /// Simulate a route while its provider is down: what arrives when, what dies.
+    Simulate(local::simulate::SimulateArgs),
     /// Ask whether a failed submission should be retried, and when.
     Decide(delivery::decide::DecideArgs),
     /// Decide on failed submissions for a process engine, Camunda 8 or 7.
@@ -131,6 +140,9 @@ enum Command {
     Store(local::store::StoreCommand),
     /// Look for what could be wrong with this installation.
     Doctor(local::doctor::DoctorArgs),
+    /// A server that `doctor --chaos` kills.
+    #[command(name = local::doctor::chaos::NODE_COMMAND, hide = true)]
+    DoctorNode(local::doctor::chaos::NodeArgs),
     /// Watch a server: throughput, queues, breakers, dead letters, tenants.
     Top(monitor::top::TopArgs),
     /// Measure this build on this machine.
@@ -227,9 +239,11 @@ fn run(command: Command) -> Done {
         Command::Serve(args) => local::serve::run(args),
         Command::Demo(args) => local::demo::run(args, screen),
         Command::Policy(command) => local::policy::run(command, screen),
+        Command::Simulate(args) => local::simulate::run(args, screen),
         Command::Config(command) => local::configure::run(command, screen),
         Command::Bench(args) => local::bench::run(args, screen),
         Command::BenchNode => local::bench::run_node(),
+        Command::DoctorNode(args) => local::doctor::chaos::run_node(args),
         Command::Completions { shell } => {
             // Into memory first: the generator panics when its output is closed.
             let mut script = Vec::new();
@@ -246,6 +260,7 @@ fn run(command: Command) -> Done {
         Command::Providers(args) => wait_for(providers::run(args, screen)),
         Command::Holds(command) => wait_for(admin::holds::run(command, screen)),
         Command::Routes(args) => wait_for(routes::run(args, screen)),
+        Command::Rules(command) => wait_for(admin::rules::run(command, screen)),
         Command::Tenants(args) => wait_for(tenants::run(args, screen)),
         Command::Nodes(args) => wait_for(monitor::nodes::run(args, screen)),
         Command::Alerts(args) => wait_for(monitor::alerts::run(args, screen)),

@@ -1,4 +1,4 @@
-//! Commands about this machine: serve, configure, check, measure, demonstrate.
+//! Commands about this machine: serve, configure, check, measure, demonstrate, simulate.
 
 pub mod bench;
 pub mod configure;
@@ -7,4 +7,5 @@ pub mod doctor;
 pub mod plot;
 pub mod policy;
 pub mod serve;
+pub mod simulate;
 pub mod store;

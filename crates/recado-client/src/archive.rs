@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use recado_wire::NDJSON;
-use recado_wire::archive::{ExportQuery, ImportAnswer};
+use recado_wire::dlq::archive::{ExportQuery, ImportAnswer};
 use reqwest::{Method, Response};
 
 use crate::call::{RetrySafety, open, origin};

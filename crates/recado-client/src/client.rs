@@ -8,6 +8,8 @@ use recado_wire::events::{EVENT_STREAM, EventQuery, LAST_EVENT_ID_HEADER};
 use recado_wire::health::Readiness;
 use recado_wire::jobs::{BatchAnswer, JobAccepted, JobRequest};
 use recado_wire::leases::{LeaseRequest, Leases};
+use recado_wire::rules::{SuggestionList, SuggestionQuery};
+use recado_wire::simulations::{Simulation, SimulationRequest, WORK_MAX};
 use recado_wire::{ACTOR_HEADER, NDJSON};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
@@ -20,8 +22,8 @@ use crate::events::EventStream;
 /// Longest time of a call by default. A long poll gets its wait on top.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Whole months of the trail are written anew.
-const ERASURE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// Much of the trail is read, or written anew.
+const TRAIL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -104,7 +106,15 @@ impl Client {
     /// Removes one person's data from the trail, dead letters and jobs.
     pub async fn erase(&self, request: &ErasureRequest) -> Result<ErasureDone, ClientError> {
         let mut call = self.post(&["v1", "audit", "erasures"], RetrySafety::Safe).json(request)?;
-        call.timeout = call.timeout.max(ERASURE_TIMEOUT);
+        call.timeout = call.timeout.max(TRAIL_TIMEOUT);
+        self.answer(call).await
+    }
+
+    /// Lists errors that deserve a classification rule, learned from the audit trail.
+    pub async fn rule_suggestions(&self, query: &SuggestionQuery) -> Result<SuggestionList, ClientError> {
+        let call = self.call(Method::GET, &["v1", "rules", "suggestions"], RetrySafety::Safe);
+        let mut call = call.with(self.http(), query)?;
+        call.timeout = call.timeout.max(TRAIL_TIMEOUT);
         self.answer(call).await
     }
 
@@ -119,6 +129,13 @@ impl Client {
     pub async fn call_provider(&self, request: &CallRequest) -> Result<CallAnswer, ClientError> {
         let mut call = self.post(&["v1", "calls"], RetrySafety::IfUnsent).json(request)?;
         call.timeout += Duration::from_millis(request.timeout_ms.unwrap_or(calls::TIMEOUT_MAX_MS));
+        self.answer(call).await
+    }
+
+    /// Simulates a route while its provider is down.
+    pub async fn simulate(&self, request: &SimulationRequest) -> Result<Simulation, ClientError> {
+        let mut call = self.post(&["v1", "simulations"], RetrySafety::IfUnsent).json(request)?;
+        call.timeout += WORK_MAX;
         self.answer(call).await
     }
 
@@ -178,11 +195,11 @@ impl Client {
     pub(crate) async fn listen(
         &self,
         query: &EventQuery,
-        last_heard: Option<&str>,
+        last_event_id: Option<&str>,
     ) -> Result<reqwest::Response, ClientError> {
         let call = self.get(&["v1", "events"]).query(&self.http, query)?;
         let mut request = self.request(Method::GET, call.url.clone()).header(ACCEPT, EVENT_STREAM);
-        if let Some(id) = last_heard {
+        if let Some(id) = last_event_id {
             request = request.header(LAST_EVENT_ID_HEADER, id);
         }
         open(&call, request).await

@@ -32,7 +32,7 @@ pub enum StreamItem {
 pub struct EventStream {
     client: Client,
     query: EventQuery,
-    last_heard: Option<String>,
+    last_event_id: Option<String>,
     connection: Option<Connection>,
     wait: Duration,
 }
@@ -42,20 +42,20 @@ struct Connection {
     response: reqwest::Response,
     reader: Reader,
     /// Something has arrived: it was not just taken and closed.
-    spoke: bool,
+    has_received: bool,
 }
 
 impl EventStream {
     pub(crate) async fn open(client: Client, mut query: EventQuery) -> Result<Self, ClientError> {
-        let last_heard = query.last_event_id.take();
-        let response = client.listen(&query, last_heard.as_deref()).await?;
+        let last_event_id = query.last_event_id.take();
+        let response = client.listen(&query, last_event_id.as_deref()).await?;
         let connection = Some(Connection::new(response));
-        Ok(EventStream { client, query, last_heard, connection, wait: RECONNECT_MIN })
+        Ok(EventStream { client, query, last_event_id, connection, wait: RECONNECT_MIN })
     }
 
     /// The last event read; a later start goes on from there.
-    pub fn last_heard(&self) -> Option<&str> {
-        self.last_heard.as_deref()
+    pub fn last_event_id(&self) -> Option<&str> {
+        self.last_event_id.as_deref()
     }
 
     /// Waits for the next item. Nothing is lost when the future is dropped half-way.
@@ -69,12 +69,12 @@ impl EventStream {
             };
             match connection.message().await {
                 Ok(Some(message)) => {
-                    if let Some(heard) = self.read(message)? {
-                        return Ok(heard);
+                    if let Some(item) = self.read(message)? {
+                        return Ok(item);
                     }
                 }
                 Ok(None) => {
-                    if connection.spoke {
+                    if connection.has_received {
                         self.wait = RECONNECT_MIN;
                     }
                     self.connection = None;
@@ -88,27 +88,27 @@ impl EventStream {
     async fn reconnect(&mut self) -> Result<Option<Gap>, ClientError> {
         tokio::time::sleep(self.wait).await;
         self.wait = (self.wait * 2).min(RECONNECT_MAX);
-        match self.client.listen(&self.query, self.last_heard.as_deref()).await {
+        match self.client.listen(&self.query, self.last_event_id.as_deref()).await {
             Ok(response) => self.connection = Some(Connection::new(response)),
             Err(error) if may_pass(&error) => return Ok(None),
             Err(error) => return Err(error),
         }
         let reason = "the connection was lost before an event was heard";
-        Ok(self.last_heard.is_none().then(|| Gap { reason: reason.to_owned(), missed: None }))
+        Ok(self.last_event_id.is_none().then(|| Gap { reason: reason.to_owned(), missed: None }))
     }
 
     /// `None` for an event of a newer server that this client does not know.
     fn read(&mut self, message: Message) -> Result<Option<StreamItem>, ClientError> {
-        let heard = if message.event == GAP {
+        let item = if message.event == GAP {
             serde_json::from_str(&message.data).map(|gap| Some(StreamItem::Gap(gap)))
         } else if EventKind::parse(&message.event).is_some() {
             serde_json::from_str(&message.data).map(|event| Some(StreamItem::Event(event)))
         } else {
             Ok(None)
         };
-        let heard = heard.map_err(|error| self.unreadable(&error.to_string()))?;
-        self.last_heard = message.id.or(self.last_heard.take());
-        Ok(heard)
+        let item = item.map_err(|error| self.unreadable(&error.to_string()))?;
+        self.last_event_id = message.id.or(self.last_event_id.take());
+        Ok(item)
     }
 
     fn unreadable(&self, cause: &str) -> ClientError {
@@ -118,7 +118,7 @@ impl EventStream {
 
 impl Connection {
     fn new(response: reqwest::Response) -> Self {
-        Connection { response, reader: Reader::default(), spoke: false }
+        Connection { response, reader: Reader::default(), has_received: false }
     }
 
     /// The next message; `None` when the connection is lost.
@@ -129,7 +129,7 @@ impl Connection {
             }
             match tokio::time::timeout(SILENCE_MAX, self.response.chunk()).await {
                 Ok(Ok(Some(bytes))) => {
-                    self.spoke = true;
+                    self.has_received = true;
                     self.reader.take(&bytes)?;
                 }
                 Ok(Ok(None) | Err(_)) | Err(_) => return Ok(None),

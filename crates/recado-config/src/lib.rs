@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use recado_core::decide::Terms;
-use recado_core::{Classifier, RouteName};
+use recado_core::{Classifier, Policy, RouteName};
 use recado_engine::Fallback;
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::dlq::auto_replay::AutoReplay;
@@ -40,6 +40,7 @@ use recado_transport_smtp::SmtpConfig;
 use recado_transport_webhook::WebhookConfig;
 
 use catalogue::{BuiltIn, Environment, Kind};
+use keys::route::SinglePolicy;
 use keys::table::Section;
 use reading::checker::Checker;
 use reading::fault::{Fault, Faults, Place, Source};
@@ -243,6 +244,28 @@ impl Config {
     /// Bytes that are kept free on the disk.
     pub fn reserve_bytes(&self) -> u64 {
         self.settings.store.reserve_bytes.unwrap_or_default()
+    }
+}
+
+/// Reads a policy that stands alone, written as a route's `policy = {…}` or as its value `{…}`. Keys that are not named
+/// stay as they are in `usual`. Faults point into the text under this name.
+pub fn read_policy(name: &str, text: &str, usual: &Policy) -> Result<Policy, Faults> {
+    let is_value = text.trim_start().starts_with('{');
+    let text = if is_value { format!("policy = {}", text.trim_start()) } else { text.to_owned() };
+    let source = Source { name: name.to_owned(), text, hidden: Vec::new() };
+    let table = tree::parse(&source).map_err(|list| Faults::new(source.clone(), list))?;
+    let checker = Checker::new(table);
+    if !checker.has("policy") {
+        checker.fault("", "is no policy; write it in braces, such as { base = \"5s\", max_attempts = 8 }");
+        return Err(Faults::new(source, checker.into_findings().0));
+    }
+    let reader = Reader::root(&checker);
+    let keys = SinglePolicy::read(&reader).policy;
+    reader.close();
+    let policy = keys.map(|keys| keys.checked_over(usual.clone(), &checker.scope("policy")));
+    match (policy, checker.into_findings().0) {
+        (Some(policy), faults) if faults.is_empty() => Ok(policy),
+        (_, faults) => Err(Faults::new(source, faults)),
     }
 }
 

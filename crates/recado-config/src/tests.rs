@@ -5,6 +5,7 @@ mod anti_patterns;
 mod environment;
 mod faults;
 mod lanes;
+mod policies;
 mod route_faults;
 mod traces;
 mod values;

@@ -152,12 +152,17 @@ pub struct AuditEvent {
     /// The bulk act that it belongs to; absent from records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bulk_id: Option<Box<str>>,
+    /// Of a replay: true if it sent other data than the attempts before it; absent from records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_changed: Option<bool>,
 }
 
 sparse_struct! {
     /// The failure that was analysed and the decision about it; an act of a person has a reason alone.
     pub struct RetryDecision {
         pub attempt: Option<u32>,
+        /// Absent from records of older versions.
+        pub error_code: Option<Box<str>>,
         pub error_message: Option<Box<str>>,
         pub retry_count: Option<u32>,
         pub error_classification: Option<Class>,
@@ -199,6 +204,7 @@ impl AuditEvent {
             decision: RetryDecision { should_retry, ..RetryDecision::default() },
             actor: None,
             bulk_id: None,
+            data_changed: None,
         }
     }
 
@@ -233,6 +239,7 @@ impl AuditEvent {
     }
 
     pub fn failure(mut self, failure: &Failure) -> Self {
+        self.decision.error_code.clone_from(&failure.code);
         self.decision.error_message = Some(failure.reason.as_str().into());
         self.decision.error_classification = Some(failure.class);
         self.decision.rule = Some(failure.rule.clone());

@@ -87,7 +87,7 @@ pub struct Breaker {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Admission {
     /// Deliveries up to this share of full strength, above 0 and at most 1.
-    Open(f64),
+    Allowed(f64),
     /// One delivery, whose outcome decides.
     Probe,
     /// No delivery before `until`, if that is known.
@@ -127,7 +127,7 @@ impl Breaker {
     /// Returns the answer that the next caller would get, without changing anything.
     pub fn peek_admission(&self, terms: &BreakerTerms, now: Timestamp) -> Admission {
         match self.state {
-            BreakerState::Closed => Admission::Open(self.ramp_share(terms, now)),
+            BreakerState::Closed => Admission::Allowed(self.ramp_share(terms, now)),
             _ if self.held_open => Admission::Refused { until: None },
             _ if self.next_probe_at.is_none_or(|at| at <= now) => Admission::Probe,
             _ => Admission::Refused { until: self.next_probe_at },

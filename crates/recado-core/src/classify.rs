@@ -11,7 +11,7 @@ use std::time::Duration;
 use regex::Regex;
 
 use crate::engine_code::EngineCode;
-use crate::outcome::{Fault, FaultKind, NetworkKind, Outcome};
+use crate::outcome::{Fault, FaultKind, NetworkKind, Outcome, enhanced_code};
 use crate::rules::RuleSet;
 use crate::values::named_enum::named_enum;
 use crate::values::payload::Payload;
@@ -122,6 +122,9 @@ fn contains_ignoring_case(text: &str, want: &str) -> bool {
 /// Longest wait that an answer from outside can impose, unless the route says otherwise.
 pub const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
+/// Stands in an attempt for the rule of a failure that no rule matched.
+pub const NO_RULE: &str = "recado/unknown";
+
 /// An ordered list of rules.
 #[derive(Clone, Debug)]
 pub struct Classifier {
@@ -214,7 +217,7 @@ impl Classifier {
             FaultKind::Answer | FaultKind::Network(_) => {
                 match self.all().find(|rule| rule.when.holds(&fault)) {
                     Some(rule) => (rule.class, &*rule.name, rule.blame, rule.wait),
-                    None => (Class::Unknown, "recado/unknown", Blame::Provider, None),
+                    None => (Class::Unknown, NO_RULE, Blame::Provider, None),
                 }
             }
         };
@@ -251,6 +254,21 @@ impl Classifier {
     pub fn all(&self) -> impl Iterator<Item = &Rule> {
         self.own.iter().chain(&*self.rules)
     }
+}
+
+/// Rebuilds the fault of a failure on record, so that a classifier can judge it again. `None` where Recado itself named
+/// the failure: no rule of an operator is about those. A number is an SMTP code and an HTTP status at once, because
+/// the record does not say which it was.
+pub fn recall(code: Option<&str>, reason: &str) -> Option<Fault> {
+    if code.is_some_and(|code| EngineCode::parse(code).is_some()) {
+        return None;
+    }
+    let status = code.filter(|code| code.len() == 3).and_then(|code| code.parse().ok());
+    let unsaid = Fault { code: code.map(Into::into), status, ..Fault::default() };
+    if reason_of(&unsaid).as_str() == reason {
+        return Some(unsaid);
+    }
+    Some(Fault { enhanced: enhanced_code(reason).map(Into::into), text: reason.into(), ..unsaid })
 }
 
 fn code_of(fault: &Fault) -> Option<Box<str>> {

@@ -9,7 +9,7 @@ use crate::values::time::Timestamp;
 /// The fence: a settle is refused unless its token is the job's current one.
 ///
 /// Only the store that made it knows what the bits mean; no two leases ever share a token.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LeaseToken(pub u128);
 
 impl fmt::Display for LeaseToken {

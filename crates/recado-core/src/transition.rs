@@ -47,7 +47,7 @@ impl Transition {
     }
 
     /// Records on the attempt that its job had been held up although it was due.
-    pub fn mark_held_up(&mut self) {
+    pub fn mark_deferred(&mut self) {
         if let Some(attempt) = self.attempt_made() {
             attempt.held_up = true;
         }

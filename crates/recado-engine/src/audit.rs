@@ -8,8 +8,8 @@
 //!
 //! Stores take records in together with what they are about; [`archiver`] copies them to the files in the
 //! background, and lets the store forget what is archived and no longer needed there. Of the nodes that share a store
-//! one archives at a time: [`lease`] says which, and how far it is. [`search`] answers from both; [`erase`] removes one
-//! person's data from both.
+//! one archives at a time: [`lease`] says which, and how far it is. [`search`] answers from both; [`suggestions`] learns
+//! from both; [`erase`] removes one person's data from both.
 //!
 //! Deliberately absent: the format of the files, which is `recado-audit`'s business, and anything that waits for them.
 //! No delivery and no act depends on the trail's disk.
@@ -20,6 +20,7 @@ mod follow_ups;
 mod lease;
 pub(crate) mod reads;
 mod search;
+mod suggestions;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,11 +38,13 @@ use crate::audit::reads::Reads;
 use crate::dlq::DeadLetters;
 use crate::environment::Environment;
 use crate::error::TrailError;
+use crate::lifecycle;
 use crate::notify::Notifier;
 use crate::shared::leader::LeaseWatch;
 
 pub use erase::{Erased, Erasing, ErasureOrder};
 pub use search::{Seal, TrailPage, TrailPlace, TrailRecord};
+pub use suggestions::{Suggestion, Suggestions};
 
 /// The archiving node, and its progress. It does not move with a store: numbers mean something in their own
 /// store alone.
@@ -149,6 +152,8 @@ pub struct AuditTrail {
     /// Time that ended jobs are remembered.
     pub(crate) jobs_kept: Duration,
     pub(crate) reads: Reads,
+    /// One at a time reads the trail for suggestions.
+    pub(crate) suggesting: Mutex<()>,
 }
 
 impl AuditTrail {
@@ -182,7 +187,7 @@ pub async fn archived_in(kv: &dyn KeyValue, now: Timestamp) -> Result<BTreeMap<u
 
 /// Runs what blocks on files where that is allowed.
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, TrailError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| TrailError::CutOff)
+    lifecycle::off_thread(work).await.ok_or(TrailError::CutOff)
 }
 
 /// Works on the trail's files where blocking is allowed, and gives them back with the result.

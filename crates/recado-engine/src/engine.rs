@@ -46,7 +46,7 @@ use crate::notify::endpoints::EndpointRegistry;
 use crate::notify::events::Events;
 use crate::notify::notices::Notices;
 use crate::route::{Carrier, Route, Routes};
-use crate::shared::sync;
+use crate::shared::sync::{self, Freshness};
 use crate::shared::value::{SharedStore, SharedValue};
 use crate::tiss_decision::TissDecisions;
 use crate::traces::{Tracer, Traces};
@@ -205,7 +205,7 @@ impl Engine {
         }
         if let Some(changes) = store.kv_changes() {
             let rooms: Vec<Arc<dyn sync::Synced>> = vec![Arc::new(gate.clone()), self.notifier.clone()];
-            duties.spawn(sync::run(store.clone(), rooms, lifecycle.clone(), changes));
+            duties.spawn(sync::run(store.clone(), rooms, lifecycle.clone(), gate.freshness.clone(), changes));
         }
         duties.spawn(rescuer::run_orphaned(attempts.clone()));
         duties.spawn(rescuer::run_overdue(attempts.clone()));
@@ -355,6 +355,7 @@ fn wire(parts: Parts) -> Rooms {
             clock: env.clock.clone(),
             lifecycle: env.lifecycle.clone(),
         }),
+        freshness: Arc::new(Freshness::new(&*kv)),
         notifier: notifier.clone(),
     });
 
@@ -389,6 +390,7 @@ fn wire(parts: Parts) -> Rooms {
         notifier: notifier.clone(),
         jobs_kept: settings.retention.ended_max_age,
         reads: Reads::default(),
+        suggesting: tokio::sync::Mutex::default(),
     });
     let gauges = Arc::new(GaugeReader {
         env: env.clone(),

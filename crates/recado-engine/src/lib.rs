@@ -6,7 +6,7 @@
 //!
 //! | room | duty |
 //! |---|---|
-//! | [`clock`] [`error`] [`fallback`] [`lifecycle`] | time; errors; fallbacks as data; start and stop |
+//! | [`clock`] [`error`] [`fallback`] [`lifecycle`] | time; errors; fallbacks as data; start and stop, file work |
 //! | [`route`] [`send`] | what a route is; one call to a transport |
 //! | [`shared`] | state that all nodes share |
 //! | [`metrics`] [`traces`] | what is counted and traced |
@@ -16,7 +16,7 @@
 //! | [`attempt`] | claim, deliver, settle |
 //! | [`accept`] [`tiss_decision`] [`endpoint_admin`] | jobs on their way in; claims; acts on endpoints |
 //! | [`dlq`] | the dead letter queue |
-//! | [`audit`] | the audit trail: archived, searched, erased from |
+//! | [`audit`] | the audit trail: archived, searched, learned from, erased from |
 //! | [`duties`] | work in the background |
 //! | [`namespaces`] | the namespaces that move with a store |
 //! | [`engine`] | wiring, start and stop |

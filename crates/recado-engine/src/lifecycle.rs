@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_store::StoreError;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -100,5 +101,16 @@ impl Lifecycle {
     pub async fn store_failure(&self) -> String {
         self.store_failed.cancelled().await;
         self.store_failure.lock().clone().unwrap_or_default()
+    }
+}
+
+/// Runs what blocks on files where that is allowed; `None` if it panicked or the runtime ended first.
+///
+/// A runtime with one thread runs it in place: there another thread would finish at a moment that nothing repeats, and
+/// runs in virtual time, which are the ones on one thread, have to be repeatable.
+pub(crate) async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::CurrentThread => Some(work()),
+        _ => tokio::task::spawn_blocking(work).await.ok(),
     }
 }

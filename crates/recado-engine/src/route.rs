@@ -146,9 +146,13 @@ impl Routes {
 
     /// Rewrites a provider's words about a job for readers that its payload is not meant for.
     pub(crate) fn redact(&self, job: &Job, words: &Reason) -> String {
+        redact(words.as_str(), &job.data, self.speaker(job))
+    }
+
+    /// The author of the words that are said about a job.
+    pub(crate) fn speaker(&self, job: &Job) -> Speaker {
         let route = self.get(job.route.as_str());
         let scripted = route.is_some_and(|route| route.has_transport(TransportKind::Sandbox));
-        let speaker = if scripted { Speaker::Script } else { Speaker::Provider };
-        redact(words.as_str(), &job.data, speaker)
+        if scripted { Speaker::Script } else { Speaker::Provider }
     }
 }

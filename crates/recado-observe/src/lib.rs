@@ -5,6 +5,8 @@
 //!            │  └──▶ kpis, flow of dead letters (windows up to a week)
 //!            ▼
 //! Gauges ─▶ Alerts.step ─▶ fired, resolved
+//!
+//! audit records ─▶ ErrorHistory ─▶ RuleTrials ─▶ suggested rules
 //! ```
 //!
 //! Nothing in this crate waits, reads a clock, opens a socket or starts a thread: facts and `now` come in,
@@ -12,7 +14,7 @@
 //! who is notified of an alert and where its state is kept.
 //!
 //! Reading order: [`fact`] → [`ledger`] → [`history`] → [`metrics`](Ledger::metrics) → [`kpis`] → [`alerts`]
-//! → [`prometheus`].
+//! → [`prometheus`]; [`rule_suggestions`] stands apart.
 
 mod aggregate;
 pub mod alerts;
@@ -26,6 +28,7 @@ pub mod kpis;
 pub mod ledger;
 mod metrics;
 pub mod prometheus;
+pub mod rule_suggestions;
 mod shard_counters;
 mod top_k;
 

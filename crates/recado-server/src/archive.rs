@@ -30,10 +30,12 @@ impl FileArchive {
     fn open(&self, path: &Path) -> io::Result<File> {
         // Payloads are personal data: other users of this machine may not read them.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        let is_new = !path.exists();
         let file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
-        if is_new {
-            File::open(&self.dir)?.sync_all()?;
+        // A file without lines may be new, or left by a process that died here: then no name on the way to it is sure.
+        if file.metadata()?.len() == 0 {
+            for dir in [Some(&*self.dir), self.dir.parent()].into_iter().flatten() {
+                File::open(dir)?.sync_all()?;
+            }
         }
         Ok(file)
     }

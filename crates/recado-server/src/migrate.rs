@@ -9,13 +9,13 @@ mod marks;
 mod queue;
 mod trail;
 
-use recado_core::words::counted;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::payload::digest_of;
+use recado_core::words::counted;
 use recado_core::{
-    Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Lease, Timestamp, Transition,
+    Attempt, AttemptResult, AuditEvent, AuditKind, BodyHash, Damage, DeadLetter, Lease, Timestamp, Transition,
 };
 use recado_engine::dlq::bulk;
 use recado_engine::duties::nodes;
@@ -469,7 +469,8 @@ fn same(what: &str, given: Tally, found: Tally) -> Result<(), MoveError> {
 }
 
 /// Everything that can be read of a job; payloads beside, because `Debug` keeps them to itself. Of checksums only what
-/// they find: a job that came without one gets one, and one that has ended needs none.
+/// they find: a job that came without one gets one, and one that has ended needs none. Of a body's digest the part that
+/// every store keeps.
 fn digest(transfer: &JobSnapshot) -> u128 {
     let damage = match (&transfer.state, &transfer.dead_letter) {
         (SnapshotState::Ended { .. }, _) => None,
@@ -478,6 +479,7 @@ fn digest(transfer: &JobSnapshot) -> u128 {
     };
     let mut bare = transfer.clone();
     bare.job.checksum = None;
+    bare.body_hash = BodyHash::of_kept(bare.body_hash.kept());
     bare.dead_letter = bare.dead_letter.map(|entry| DeadLetter { checksum: None, ..entry });
     let original = transfer.dead_letter.as_ref().map_or("", |entry| entry.original_data.as_str());
     let answer = match &transfer.state {

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
+use recado_config::fault::Fault;
 use recado_config::{Config, Log, batch_body_max_bytes};
-use recado_core::{Random, Timestamp};
+use recado_core::{Policy, Random, Timestamp};
 use recado_engine::duties::nodes::{self, NodeInfo};
 use recado_engine::engine::LAST_STEP_MAX;
 use recado_engine::{Clock, Engine, Parts, SteadyClock, SystemClock};
@@ -75,12 +76,13 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
 pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, String> {
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
     let descriptors = descriptors::raise_limit();
-    let (store, clock) = open(config).await?;
+    let random = Arc::new(Random::from_entropy());
+    let (store, clock) = open(config, random.clone()).await?;
     let settings = wiring::engine_settings(config, node());
     let info = NodeInfo { host: host().into(), listen: Some(address.to_string().into()) };
     refuse_in_move(config, &*store, &settings.node, &info, clock.now()).await?;
     let Wiring { routes, endpoints, webhook } = Wiring::new(config, store.clone())?;
-    let mut parts = Parts::new(store.clone(), routes, settings, clock.clone(), Random::from_entropy());
+    let mut parts = Parts::new(store.clone(), routes, settings, clock.clone(), random);
     parts.info = info;
     parts.endpoints = endpoints;
     parts.webhook = webhook;
@@ -109,6 +111,7 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
             ..ApiLimits::default()
         },
         closing: closing.clone(),
+        read_policy: Some(read_policy),
     };
     let router = recado_api::router(ApiState::new(engine.clone(), options));
     let stop_grace = (engine.settings().stop_grace / 2).clamp(LAST_STEP_MAX, API_STOP_GRACE_MAX);
@@ -119,6 +122,16 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     let serving = tokio::spawn(recado_api::serve(listener, router, limits, shutdown));
     let place = place(config);
     Ok(Server { engine, closing, serving, exporting, store, clock, place })
+}
+
+/// Reads a policy for a simulation, or says what is wrong with it.
+fn read_policy(text: &str, usual: &Policy) -> Result<Policy, Vec<String>> {
+    let words = |fault: Fault| match fault.path.as_str() {
+        "" => fault.message,
+        path => format!("{path}: {}", fault.message),
+    };
+    recado_config::read_policy("policy", text, usual)
+        .map_err(|faults| faults.list.into_iter().map(words).collect())
 }
 
 /// Refuses a store that is an end of a move.
@@ -217,11 +230,10 @@ fn unreadable(error: StoreError) -> String {
 }
 
 /// The store, and the clock that its leases go by.
-pub async fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), String> {
+pub async fn open(config: &Config, random: Arc<Random>) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), String> {
     fn cannot_open(error: impl Display) -> String {
         format!("cannot open the store: {error}")
     }
-    let random = Arc::new(Random::from_entropy());
     if let Some(options) = &config.redis {
         let store = RedisStore::open(options, random).await.map_err(cannot_open)?;
         let clock = RedisClock(store.link().clock());

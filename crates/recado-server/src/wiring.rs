@@ -10,6 +10,7 @@ use recado_engine::audit::TrailTerms;
 use recado_engine::duties::alerts::AlertTerms;
 use recado_engine::notify::endpoints::EndpointRegistry;
 use recado_engine::{Carrier, DeadLetterTerms, Route, Routes, Settings, SystemClock};
+use recado_simulate::{Load, Scenario};
 use recado_store::{KeyValue, Retention};
 use recado_store_embedded::EmbeddedOptions;
 use recado_transport::{Evolution, Http, Sandbox, Transport};
@@ -88,31 +89,45 @@ impl Transports {
     }
 
     fn route(&self, config: &RouteConfig) -> Route {
-        let RouteConfig { kind, provider, others, .. } = config;
-        let transport = |provider: &str| match kind {
+        route(config, |provider| match config.kind {
             Kind::Sandbox => Some(Arc::new(Sandbox) as Arc<dyn Transport>),
             _ => self.all.get(provider).cloned(),
-        };
-        let carrier = match &config.delivery {
-            Delivery::Transport => match transport(provider) {
-                Some(transport) => Carrier::Transport(transport),
-                None => Carrier::Missing(format!("provider {provider} has no transport")),
-            },
-            Delivery::Workers => Carrier::Workers,
-            Delivery::Missing(what) => Carrier::Missing(what.clone()),
-        };
-        let others = others.iter().filter_map(|name| Some((name.clone(), transport(name)?)));
-        Route {
-            name: config.name.clone(),
-            carrier,
-            provider: provider.clone(),
-            others: others.collect(),
-            classifier: config.classifier.clone(),
-            terms: config.terms.clone(),
-            timeout: config.timeout,
-            concurrency: config.concurrency,
-            fallback: config.fallback.clone(),
-        }
+        })
+    }
+}
+
+/// Makes a route of its configuration and its providers' transports.
+fn route(config: &RouteConfig, transport: impl Fn(&str) -> Option<Arc<dyn Transport>>) -> Route {
+    let RouteConfig { provider, others, .. } = config;
+    let carrier = match &config.delivery {
+        Delivery::Transport => match transport(provider) {
+            Some(transport) => Carrier::Transport(transport),
+            None => Carrier::Missing(format!("provider {provider} has no transport")),
+        },
+        Delivery::Workers => Carrier::Workers,
+        Delivery::Missing(what) => Carrier::Missing(what.clone()),
+    };
+    let others = others.iter().filter_map(|name| Some((name.clone(), transport(name)?)));
+    Route {
+        name: config.name.clone(),
+        carrier,
+        provider: provider.clone(),
+        others: others.collect(),
+        classifier: config.classifier.clone(),
+        terms: config.terms.clone(),
+        timeout: config.timeout,
+        concurrency: config.concurrency,
+        fallback: config.fallback.clone(),
+    }
+}
+
+/// Makes the scenario of a simulation, which opens nothing: the sandbox stands where the simulator puts its providers.
+pub fn scenario(config: &Config, simulated: &RouteConfig, load: Load) -> Scenario {
+    Scenario {
+        route: route(simulated, |_| Some(Arc::new(Sandbox))),
+        providers: config.protection.clone(),
+        settings: engine_settings(config, "simulation"),
+        load,
     }
 }
 

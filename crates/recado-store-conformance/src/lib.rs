@@ -36,6 +36,7 @@ use recado_store::Store;
 
 pub mod faulty;
 mod given;
+pub mod intercepted;
 mod model;
 mod property_test;
 mod suite;

@@ -31,6 +31,21 @@ pub type EndedJobs<E = (i64, u64)> = BTreeSet<E>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdHash([u64; 2]);
 
+/// Digests ids under a random key: a caller cannot choose ids that collide.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdDigester {
+    keys: (u64, u64),
+}
+
+impl IdDigester {
+    pub fn digest(self, id: &str) -> IdHash {
+        let mut hasher = SipHasher13::new_with_keys(self.keys.0, self.keys.1);
+        hasher.write(id.as_bytes());
+        let digest = hasher.finish128();
+        IdHash([digest.h1, digest.h2])
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     Free,
@@ -126,7 +141,7 @@ fn find_company(companies: &NameTable<CompanyId>, company: &CompanyId) -> Option
 
 #[derive(Debug, Default)]
 pub struct Index {
-    keys: (u64, u64),
+    pub digester: IdDigester,
     companies: NameTable<CompanyId>,
     routes: NameTable<RouteName>,
     /// In the order of their routes.
@@ -150,24 +165,23 @@ pub struct Index {
 type LeaseEnd = (i64, u64, u64);
 
 impl Index {
-    /// Makes an empty one. Its digests of ids are under a random key: a caller cannot choose ids that collide.
+    /// Makes an empty one.
     pub fn new(random: &Random) -> Self {
-        let keys = (random.next_u64(), random.next_u64());
-        Index { keys, next_seq: 1, next_record: 1, ..Index::default() }
+        let digester = IdDigester { keys: (random.next_u64(), random.next_u64()) };
+        Index { digester, next_seq: 1, next_record: 1, ..Index::default() }
     }
 
-    pub fn reserve(&mut self, waiting: usize) {
-        let Index { slots, live, expiry, .. } = self;
+    /// Reserves memory for `times` as many waiting jobs as there are.
+    pub fn reserve_in_proportion(&mut self, times: usize) {
+        let Index { slots, live, expiry, waiting_count, .. } = self;
+        let waiting = *waiting_count * times;
         slots.slots.reserve_exact(waiting);
         live.reserve(waiting, |&slot| slots.get(slot).id.0[0]);
         expiry.reserve(waiting);
     }
 
     pub fn digest(&self, id: &str) -> IdHash {
-        let mut hasher = SipHasher13::new_with_keys(self.keys.0, self.keys.1);
-        hasher.write(id.as_bytes());
-        let digest = hasher.finish128();
-        IdHash([digest.h1, digest.h2])
+        self.digester.digest(id)
     }
 
     pub fn find(&self, id: IdHash) -> Option<JobLocation> {

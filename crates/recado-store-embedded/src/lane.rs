@@ -67,23 +67,26 @@ impl Lane {
 
     /// Moves what is due by `now` into its tenant's line.
     pub fn promote(&mut self, now: i64, slots: &mut Slots) {
-        while let Some((due, seq, slot)) = self.delayed.peek(|entry| slots.is_delayed(entry)) {
-            if due > now {
-                break;
-            }
-            self.delayed.pop(|_| true);
-            let Slot { company, priority, .. } = slots.promote(slot);
-            let tenant = self.tenants.entry(company).or_default();
-            tenant.push(priority, (due, seq, slot));
-            self.ready_count += 1;
-            if tenant.place.is_none() {
-                tenant.place = Some(self.next_place);
-                tenant.taken = 0;
-                tenant.waits_since_turn = self.turns;
-                self.ring.insert(self.next_place, company);
-                self.next_place += 1;
-            }
-        }
+        let Lane { delayed, tenants, ring, next_place, turns, ready_count, .. } = self;
+        delayed.take_while(
+            |(due, ..)| due <= now,
+            |(due, seq, slot)| {
+                if !slots.is_delayed((due, seq, slot)) {
+                    return;
+                }
+                let Slot { company, priority, .. } = slots.promote(slot);
+                let tenant = tenants.entry(company).or_default();
+                tenant.push(priority, (due, seq, slot));
+                *ready_count += 1;
+                if tenant.place.is_none() {
+                    tenant.place = Some(*next_place);
+                    tenant.taken = 0;
+                    tenant.waits_since_turn = *turns;
+                    ring.insert(*next_place, company);
+                    *next_place += 1;
+                }
+            },
+        );
     }
 
     /// Returns the time when the next job that is not due yet will be.

@@ -10,8 +10,11 @@ pub struct LazyHeap<T: Ord> {
     entries: BinaryHeap<Reverse<T>>,
 }
 
-/// Below this many entries sweeping is not worth it.
+/// Below this many entries sweeping or sorting is not worth it.
 const SWEEP_MIN: usize = 1_024;
+
+/// A heap of which one of so many parts was taken out at once is sorted to take out the rest.
+const SORTED_PART: usize = 64;
 
 impl<T: Ord> Default for LazyHeap<T> {
     fn default() -> Self {
@@ -39,6 +42,33 @@ impl<T: Ord + Copy> LazyHeap<T> {
         let entry = self.peek(live)?;
         self.entries.pop();
         Some(entry)
+    }
+
+    /// Takes out the entries that `is_taken` holds for, which are the smallest, in order.
+    ///
+    /// A long queue that became due while no process ran is sorted instead, which is cheap because it came in almost
+    /// in order: each pop of a heap costs a logarithm of its length.
+    pub fn take_while(&mut self, is_taken: impl Fn(T) -> bool, mut take: impl FnMut(T)) {
+        let sorts_after = (self.entries.len() / SORTED_PART).max(SWEEP_MIN);
+        let mut popped = 0;
+        while let Some(Reverse(entry)) = self.entries.peek().copied()
+            && is_taken(entry)
+        {
+            if popped == sorts_after {
+                let mut entries = std::mem::take(&mut self.entries).into_vec();
+                // The smallest last.
+                entries.sort_unstable();
+                while let Some(Reverse(entry)) = entries.pop_if(|Reverse(entry)| is_taken(*entry)) {
+                    take(entry);
+                }
+                entries.shrink_to_fit();
+                self.entries = entries.into();
+                return;
+            }
+            self.entries.pop();
+            popped += 1;
+            take(entry);
+        }
     }
 
     /// Call after a subject died: sweeps once more than half of the entries can be stale.
@@ -92,5 +122,21 @@ mod tests {
         heap.sweep(10, |_| true);
         assert_eq!(heap.len(), 10);
         assert_eq!(heap.pop(|_| true), Some(0));
+    }
+
+    #[test]
+    fn few_and_many_entries_are_taken_in_order_and_the_rest_stays() {
+        for taken_count in [10, 9_000] {
+            let mut heap = LazyHeap::default();
+            // Almost in order, as jobs come.
+            for n in 0..10_000_u32 {
+                heap.push(n ^ 1);
+            }
+            let mut taken = Vec::new();
+            heap.take_while(|n| n < taken_count, |n| taken.push(n));
+            assert_eq!(taken, (0..taken_count).collect::<Vec<_>>());
+            assert_eq!(heap.len() as u32, 10_000 - taken_count);
+            assert_eq!(heap.pop(|_| true), Some(taken_count));
+        }
     }
 }

@@ -26,6 +26,7 @@ mod lazy_heap;
 mod load;
 mod owner_index;
 mod rows;
+mod scan;
 mod schema;
 mod store;
 mod tenant;

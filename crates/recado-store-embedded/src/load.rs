@@ -1,11 +1,15 @@
 //! Reads the index from the file: at start, and after a commit that failed.
 
-use recado_core::{LostLease, Priority, Random, Timestamp};
+use recado_core::{LostLease, Random, Timestamp};
 use rusqlite::{Connection, Row, params};
 
-use crate::index::{ActiveLease, Index, JobLocation, Phase, Slot};
+use crate::index::{ActiveLease, CompanyKey, Index, JobLocation, LaneKey, Phase, Slot};
 use crate::rows;
+use crate::scan::{Chunk, ChunkRanges, ChunkReader, JobRow, RowStatus};
 use crate::store::audit_log;
+
+/// From the first of so many parts of the file the number of its waiting jobs is guessed, to reserve memory.
+const GUESS_PART: usize = 16;
 
 /// Leases held inside the last process ended with it: they count as run out since the beginning of time.
 const ORPHANED_AT: i64 = 0;
@@ -34,74 +38,112 @@ pub fn carry_over_leases(connection: &Connection, now: Timestamp) -> rusqlite::R
     Ok(())
 }
 
-/// Call once at start: a job whose status is damaged is put back in line or left dead, as the dead letters say. One
-/// that had ended has no data left, so its checksum keeps it from being sent.
-pub fn repair_statuses(connection: &Connection) -> rusqlite::Result<()> {
-    let mended = connection.execute(
-        "UPDATE jobs SET status = \
-         CASE WHEN seq IN (SELECT seq FROM dlq WHERE state <> 'replaying') THEN 'failed' ELSE 'waiting' END \
-         WHERE status NOT IN ('waiting', 'sent', 'failed', 'cancelled', 'discarded')",
-        [],
-    )?;
-    if mended > 0 {
-        tracing::error!(
-            jobs = mended,
-            "jobs with a damaged status were found; they are checked again before they go"
-        );
-    }
-    Ok(())
+/// Builds an index of chunks of jobs that come in order.
+struct Loader<'f> {
+    file: &'f Connection,
+    index: Index,
+    ended: Vec<(i64, u64)>,
+    repaired_count: u64,
 }
 
-/// Reads every job once, in order.
-pub fn load_index(connection: &Connection, random: &Random) -> rusqlite::Result<Index> {
-    let mut index = Index::new(random);
-    let waiting: i64 =
-        connection.query_row("SELECT count(*) FROM jobs WHERE status = 'waiting'", [], |row| row.get(0))?;
-    index.reserve(usize::try_from(waiting).unwrap_or(0));
-    let mut ended = Vec::new();
+/// The keys of the names that one reader has found, in its order.
+#[derive(Debug, Default)]
+struct KnownNames {
+    companies: Vec<CompanyKey>,
+    lanes: Vec<LaneKey>,
+}
 
-    let mut jobs = connection.prepare(
-        "SELECT seq, jobId, route, companyId, status, priority, dueAt, expiresAt, endedAt FROM jobs ORDER BY seq",
-    )?;
-    let mut found = jobs.query([])?;
-    while let Some(row) = found.next()? {
-        let seq: u64 = row.get(0)?;
-        let id = index.digest(&rows::text(row, 1));
-        let company = index.company_key(&rows::text(row, 3));
-        let lane = index.lane_key(&rows::text(row, 2));
-        index.owner_index.insert(seq, company, lane);
-        match &*rows::text(row, 4) {
-            "waiting" => {
-                index.insert(Slot {
-                    id,
-                    seq,
-                    due: rows::number(row, 6),
-                    expires: rows::number(row, 7),
-                    company,
-                    lane,
-                    priority: Priority::new(rows::number(row, 5)).unwrap_or_default().level(),
-                    phase: Phase::Free,
-                });
-            }
-            "failed" => index.remember_row(id, seq),
-            _ => {
-                index.remember_row(id, seq);
-                ended.push((rows::number::<Option<i64>>(row, 8).unwrap_or(0), seq));
+/// Reads every job once, in order: with the `readers`, or with the file's own connection where there are none.
+pub fn load_index(file: &Connection, readers: Vec<Connection>, random: &Random) -> rusqlite::Result<Index> {
+    let mut loader = Loader { file, index: Index::new(random), ended: Vec::new(), repaired_count: 0 };
+    let digester = loader.index.digester;
+    let ranges = ChunkRanges::of_file(file)?;
+    std::thread::scope(|scope| {
+        let count = readers.len();
+        let start = |(nth, reader)| ChunkReader::new(digester).start(scope, reader, &ranges, (nth, count));
+        let queues = readers.into_iter().enumerate().map(start).collect::<Result<Vec<_>, _>>();
+        let queues = queues.map_err(not_read)?;
+        let mut known: Vec<_> = std::iter::repeat_with(KnownNames::default).take(count.max(1)).collect();
+        let mut own = ChunkReader::new(digester);
+        for (nth, seqs) in ranges.iter().enumerate() {
+            let reader = nth % known.len();
+            let chunk = match queues.get(reader) {
+                Some(queue) => queue.recv().map_err(not_read)??,
+                None => own.read(file, seqs)?,
+            };
+            loader.insert(chunk, &mut known[reader])?;
+            if nth + 1 == ranges.count() / GUESS_PART {
+                loader.index.reserve_in_proportion(GUESS_PART - 1);
             }
         }
+        Ok::<_, rusqlite::Error>(())
+    })?;
+    loader.finish()
+}
+
+fn not_read(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(Box::new(error))
+}
+
+impl Loader<'_> {
+    fn insert(&mut self, chunk: Chunk, known: &mut KnownNames) -> rusqlite::Result<()> {
+        let Loader { index, .. } = self;
+        known.companies.extend(chunk.new_companies.iter().map(|name| index.company_key(name)));
+        known.lanes.extend(chunk.new_routes.iter().map(|name| index.lane_key(name)));
+        for row in chunk.rows {
+            let JobRow { seq, id, priority, due, expires, .. } = row;
+            let (company, lane) = (known.companies[row.company], known.lanes[row.route]);
+            let status = match row.status {
+                RowStatus::Damaged => self.repair_status(seq)?,
+                status => status,
+            };
+            let index = &mut self.index;
+            if status == RowStatus::Waiting {
+                index.insert(Slot { id, seq, due, expires, company, lane, priority, phase: Phase::Free });
+                continue;
+            }
+            index.owner_index.insert(seq, company, lane);
+            index.remember_row(id, seq);
+            if status == RowStatus::Ended {
+                self.ended.push((row.ended_at, seq));
+            }
+        }
+        Ok(())
     }
-    index.ended = ended.into_iter().collect();
-    index.dead_count = connection.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
-    index.next_record = audit_log::next_number(connection)?;
-    load_leases(connection, &mut index)?;
-    Ok(index)
+
+    /// Puts a job whose status is damaged back in line or leaves it dead, as the dead letters say. One that had ended has
+    /// no data left, so its checksum keeps it from being sent.
+    fn repair_status(&mut self, seq: u64) -> rusqlite::Result<RowStatus> {
+        self.repaired_count += 1;
+        let repair = "UPDATE jobs SET status = CASE \
+            WHEN seq IN (SELECT seq FROM dlq WHERE state <> 'replaying') THEN 'failed' ELSE 'waiting' END \
+            WHERE seq = ?1 RETURNING status";
+        let status: Option<String> = rows::find(self.file, repair, seq)?;
+        Ok(RowStatus::parse(status.as_deref().unwrap_or_default()))
+    }
+
+    fn finish(self) -> rusqlite::Result<Index> {
+        let Loader { file, mut index, ended, repaired_count } = self;
+        if repaired_count > 0 {
+            tracing::error!(
+                jobs = repaired_count,
+                "jobs with a damaged status were found; they are checked again before they go"
+            );
+        }
+        index.ended = ended.into_iter().collect();
+        index.dead_count = file.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
+        index.next_record = audit_log::next_number(file)?;
+        load_leases(file, &mut index)?;
+        Ok(index)
+    }
 }
 
 fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<()> {
+    // A cross join keeps the order of the tables: SQLite would read all jobs first, and leases are few.
     let mut leases = connection.prepare(
         "SELECT leases.seq, jobs.jobId, fence, attempt, claimedAt, leases.expiresAt, worker, \
          attemptsStarted, attemptsSpent, crashes, deferrals, replays, attempts, provider \
-         FROM leases JOIN jobs ON jobs.seq = leases.seq WHERE jobs.status = 'waiting'",
+         FROM leases CROSS JOIN jobs ON jobs.seq = leases.seq WHERE jobs.status = 'waiting'",
     )?;
     let mut found = leases.query([])?;
     while let Some(row) = found.next()? {
@@ -125,4 +167,83 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
 fn readable_attempts(row: &Row<'_>, at: usize) -> Option<Box<str>> {
     let stored: Option<Box<str>> = row.get(at).ok().flatten();
     stored.filter(|json| rows::attempts(Some(json)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use recado_store::Turns;
+
+    use super::*;
+    use crate::owner_index::OwnerFilter;
+    use crate::store::inspect::open_reader;
+
+    const JOBS: u64 = 60;
+    /// Far enough apart that the jobs lie in many chunks.
+    const SEQ_STEP: u64 = 5_000;
+    const STATUSES: [&str; 4] = ["waiting", "sent", "failed", "senv"];
+
+    fn id(nth: u64) -> String {
+        format!("job-{nth}")
+    }
+
+    fn fill(file: &Connection) {
+        let insert = "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
+            bodyHash, endedAt) VALUES (?1, ?2, ?3, ?4, ?5, 5, 0, ?6, 9, x'00', ?6)";
+        for nth in 0..JOBS {
+            let names = (id(nth), format!("route-{}", nth % 2), format!("company-{}", nth % 7));
+            let status = STATUSES[nth as usize / 2 % STATUSES.len()];
+            let values = params![1 + nth * SEQ_STEP, names.0, names.1, names.2, status, nth];
+            file.execute(insert, values).unwrap();
+        }
+    }
+
+    /// The jobs of an index, as it tells of them.
+    #[derive(Debug, PartialEq)]
+    struct Loaded {
+        in_turn: Vec<u64>,
+        rows: Vec<Option<u64>>,
+        owned: Vec<u64>,
+        ended: Vec<(i64, u64)>,
+    }
+
+    fn look(mut index: Index) -> Loaded {
+        let mut in_turn = Vec::new();
+        for route in ["route-0", "route-1"] {
+            let lane = index.lane_of(route).unwrap();
+            index.begin_claim(lane, 1_000);
+            while let Some(slot) = index.take_ready(lane, 1_000, &Turns::default()) {
+                in_turn.push(index.slots.get(slot).seq);
+            }
+        }
+        let rows = (0..JOBS).map(|nth| index.row_of(index.digest(&id(nth)))).collect();
+        let owned = index.owner_index.find_newest(OwnerFilter::default(), u64::MAX, JOBS as usize);
+        Loaded { in_turn, rows, owned, ended: index.ended.into_iter().collect() }
+    }
+
+    #[test]
+    fn readers_that_share_the_work_load_the_same_index_as_one_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(crate::schema::FILE_NAME);
+        let file = Connection::open(&path).unwrap();
+        crate::schema::prepare(&file).unwrap();
+        fill(&file);
+        let readers = (0..3).map(|_| open_reader(&path).unwrap()).collect();
+        let shared = look(load_index(&file, readers, &Random::from_seed(7)).unwrap());
+        let alone = look(load_index(&file, Vec::new(), &Random::from_seed(7)).unwrap());
+        assert_eq!(shared, alone);
+
+        let Loaded { in_turn, rows, owned, ended } = shared;
+        let seqs: Vec<_> = (0..JOBS).map(|nth| 1 + nth * SEQ_STEP).collect();
+        assert_eq!(rows, seqs.iter().copied().map(Some).collect::<Vec<_>>());
+        assert_eq!(owned, seqs.iter().rev().copied().collect::<Vec<_>>());
+        let of_status = |wanted: &[&str]| {
+            let is_wanted = |nth: &u64| wanted.contains(&STATUSES[*nth as usize / 2 % STATUSES.len()]);
+            (0..JOBS).filter(is_wanted).collect::<Vec<_>>()
+        };
+        assert_eq!(in_turn.len(), of_status(&["waiting", "senv"]).len(), "a damaged status is repaired");
+        assert_eq!(
+            ended,
+            of_status(&["sent"]).iter().map(|nth| (*nth as i64, 1 + nth * SEQ_STEP)).collect::<Vec<_>>()
+        );
+    }
 }

@@ -21,15 +21,18 @@ use tokio::sync::mpsc;
 
 use crate::disk::{self, LockError, SpaceGuard, StoreFiles};
 use crate::index::{ActiveLease, Index};
-use crate::load::{carry_over_leases, load_index, orphan_leases, repair_statuses};
+use crate::load::{carry_over_leases, load_index, orphan_leases};
 use crate::schema::{self, FILE_NAME, SchemaError};
 use crate::store::audit_log::PreparedSettlement;
-use crate::store::inspect::{Readers, read_job};
+use crate::store::inspect::{Readers, open_reader, read_job};
 use crate::writer::apply::{WriteTransaction, make_token, seq_of};
 use crate::writer::fsync_thread::{FailureReason, FsyncLoop, SharedWatcher};
 use crate::writer::request::{ChangeError, Request, RequestKind};
 use crate::writer::statements::Statements;
 use crate::writer::{QUEUE_REQUESTS_MAX, WAL_KEPT_BYTES, Writer, held_bytes, start_checkpointer};
+
+/// Connections at most that read the jobs at a start.
+const LOAD_READERS_MAX: usize = 4;
 
 /// Pieces of one prune at most.
 const PRUNE_PIECES_MAX: usize = 4;
@@ -96,8 +99,9 @@ impl EmbeddedStore {
         if let Some(now) = options.now {
             carry_over_leases(&file, now).map_err(read)?;
         }
-        repair_statuses(&file).map_err(read)?;
-        let index = Arc::new(Mutex::new(load_index(&file, &random).map_err(read)?));
+        let load_readers = (0..load_readers_count()).map(|_| open_reader(&path)).collect::<Result<_, _>>();
+        let index = load_readers.and_then(|readers| load_index(&file, readers, &random)).map_err(read)?;
+        let index = Arc::new(Mutex::new(index));
         let wakes = Arc::new(Wakes::default());
         let mut space = SpaceGuard::new(&dir, options.reserve_bytes, options.max_bytes);
         space.held_bytes = held_bytes(&file).map_err(read)?;
@@ -179,6 +183,10 @@ impl EmbeddedStore {
         let index = self.index.lock();
         index.row_of(index.digest(id.as_str()))
     }
+}
+
+fn load_readers_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(LOAD_READERS_MAX)
 }
 
 pub fn open_file(path: &Path) -> Result<Connection, OpenError> {

@@ -162,7 +162,7 @@ impl Writer<'_> {
             return Err(StoreError::Broken(format!("{error}; {RECOVERS}")));
         }
         self.space.lock().refuse_until_next_reading();
-        match load_index(self.file, &self.random) {
+        match load_index(self.file, Vec::new(), &self.random) {
             Ok(index) => {
                 *self.index.lock() = index;
                 Err(StoreError::Full("the disk ran full; nothing of this request was kept".to_owned()))

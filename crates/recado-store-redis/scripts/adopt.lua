@@ -26,7 +26,7 @@ local function is_free(bucket, id, standing)
   local seq = tonumber(taken)
   local head = seq and head_of(seq)
   if standing == 'dead' and head and header(head).phase == DISCARDED then
-    trail, before = call('HGET', K .. 'trail:' .. block_of(seq), seq), seq
+    trail, before = places_about(seq), seq
     for _, event in ipairs(trail_of(seq)) do
       known[event] = true
     end

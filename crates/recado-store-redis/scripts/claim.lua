@@ -1,8 +1,10 @@
--- Leases jobs.
--- ARGV: fence, which try, pick, most jobs, now, end of the leases, holder, route, jobs of a turn, then for each tenant with
--- terms of its own: company, jobs of its turn, most jobs of it in this claim.
--- Answers: when time alone brings more (or false), how many tenants have a job that is due, number, head and data of
--- each lease, and of each that is taken over, in the same order, the time and the holder of its last lease.
+-- Leases jobs. `lane`, `tenant`, `pop` and `put_back` are in lanes.lua, what concerns single jobs in jobs.lua.
+-- ARGV: fence, which try, pick, most jobs, now, end of the leases, holder, route, jobs of a turn, the first and the last
+-- number of the new jobs that the caller reads from the stream by itself, then for each tenant with terms of its own:
+-- company, jobs of its turn, most jobs of it in this claim.
+-- Answers: when time alone brings more (or false), how many tenants have a job that is due, number and value of each lease,
+-- and of each that is taken over, in the same order, the time and the holder of its last lease. The value is what the
+-- stream has of a new job, false if the caller reads it, head and data of any other, or '' of one that is gone.
 --
 -- The fence is the request's own number: a repetition with the same one, because the answer was lost, gets the same
 -- leases.
@@ -10,103 +12,114 @@
 -- Tenants of the ring that are read at a time.
 local RING_PAGE = 64
 
--- Blocks of new jobs at most that are looked through for those whose time is over, and for the next such time.
-local OVERDUE_BLOCKS_MAX = 64
+-- Numbers for each of some new jobs, at most, within which they are read at once: in several partitions numbers lie apart.
+local NEAR_PER_JOB = 4
+
+-- Spans of new jobs at most that are looked through for those whose time is over, and for the next such time.
+local OVERDUE_SPANS_MAX = 16
 
 local fence, tries, pick = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local max, now, lease_until = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local worker, route, turn_jobs = ARGV[7], ARGV[8], tonumber(ARGV[9])
 local terms = {}
-for at = 10, #ARGV, 3 do
+local read_from, read_to = tonumber(ARGV[10]), tonumber(ARGV[11])
+for at = 12, #ARGV, 3 do
   terms[ARGV[at]] = { turn = tonumber(ARGV[at + 1]), quota = tonumber(ARGV[at + 2]) }
 end
 
 -- Of jobs that are taken over: the time and the holder of the last lease.
 local lost = {}
 
-local function turn_of(company)
-  return terms[company] and terms[company].turn or turn_jobs
+-- The tenants of the ring in order, read a page at a time: names and places side by side. A tenant that goes to the back
+-- stands there once more: what is read is not changed until the end, so a place that is not the tenant's any more is passed
+-- over. Those that went to the back before the whole ring was read wait in `back`.
+local ring = { key = K .. 'ring:' .. route, companies = {}, places = {}, more = true, back = {} }
+
+local function put_at_back(company, place)
+  if ring.more then
+    ring.back[#ring.back + 1] = { company, place }
+  else
+    local at = #ring.companies + 1
+    ring.companies[at], ring.places[at] = company, place
+  end
 end
 
--- The tenants of the ring in order, read a page at a time. A tenant that goes to the back stands there once more: what is
--- read is not changed until the end, so a place that is not the tenant's any more is passed over.
-local ring = { key = K .. 'ring:' .. route, read = {}, more = true, back = {} }
-
-local function ring_at(at)
-  if ring.more and at > #ring.read / 2 then
-    local from = #ring.read / 2
-    local page = call('ZRANGE', ring.key, from, from + RING_PAGE - 1, 'WITHSCORES')
-    for _, value in ipairs(page) do
-      ring.read[#ring.read + 1] = value
-    end
-    ring.more = #page == 2 * RING_PAGE
+local function read_ring()
+  local read = #ring.companies
+  local page = call('ZRANGE', ring.key, read, read + RING_PAGE - 1, 'WITHSCORES')
+  for nth = 1, #page / 2 do
+    ring.companies[read + nth], ring.places[read + nth] = page[2 * nth - 1], tonumber(page[2 * nth])
   end
-  local read = #ring.read / 2
-  if at <= read then
-    return ring.read[2 * at - 1], tonumber(ring.read[2 * at])
-  end
-  local behind = ring.back[at - read]
-  if behind then
-    return behind.company, behind.place
+  ring.more = #page == 2 * RING_PAGE
+  for nth = 1, ring.more and 0 or #ring.back do
+    put_at_back(ring.back[nth][1], ring.back[nth][2])
   end
 end
 
 -- Sends a tenant whose turn is over to the back. Not as soon as it is over: a tenant that arrived since then was served
 -- less recently.
-local function end_turn(company)
-  local one, kept = tenant(route, company), lane(route).kept
-  if one.place > 0 and one.taken >= turn_of(company) then
+local function end_turn(company, one, kept)
+  local own = terms[company]
+  if one.place > 0 and one.taken >= (own and own.turn or turn_jobs) then
     one.taken, one.place = 0, kept.place
     kept.place = kept.place + 1
-    ring.back[#ring.back + 1] = { company = company, place = one.place }
+    put_at_back(company, one.place)
   end
 end
 
 -- Takes up to `max` jobs of the lane, tenant after tenant.
 local function take_ready()
-  local of, picked, had = lane(route), {}, {}
+  local of, picked, count, had = lane(route), {}, 0, {}
+  local kept, tenants = of.kept, of.tenants
   -- The share of each in whole turns if all have enough.
   local fair = math.floor(max / math.max(call('ZCARD', ring.key), 1) / turn_jobs) * turn_jobs
   -- Tenants before this are held back: what is left of a quota only shrinks while a claim lasts.
   local at = 1
-  while #picked < max do
-    if of.kept.last ~= '' then
-      end_turn(of.kept.last)
+  while count < max do
+    local last = kept.last
+    if last ~= '' then
+      end_turn(last, tenants[last] or tenant(route, last), kept)
     end
-    local company, place = ring_at(at)
+    if ring.more and not ring.companies[at] then
+      read_ring()
+    end
+    local company = ring.companies[at]
     if not company then
       break
     end
-    local one, left = tenant(route, company), max - #picked
-    if terms[company] then
-      left = math.min(left, terms[company].quota - (had[company] or 0))
+    local one, own, left = tenants[company] or tenant(route, company), terms[company], max - count
+    local turn = own and own.turn or turn_jobs
+    if own then
+      left = math.min(left, own.quota - (had[company] or 0))
     end
-    if one.place ~= place or left <= 0 then
+    if one.place ~= ring.places[at] or left <= 0 then
       at = at + 1
-    elseif one.taken >= turn_of(company) then
-      end_turn(company)
+    elseif one.taken >= turn then
+      end_turn(company, one, kept)
     else
-      local run = math.min(left, turn_of(company) - one.taken, one.ready)
-      if of.kept.last ~= company or one.taken == 0 then
-        of.kept.turns = of.kept.turns + 1
-        of.kept.last = company
+      local run = math.min(left, turn - one.taken, one.ready)
+      if last ~= company or one.taken == 0 then
+        kept.turns = kept.turns + 1
+        kept.last = company
       end
-      local enough = #picked + run
-      while #picked < enough do
-        pop(route, company, one, enough - #picked, math.min(left, fair), picked)
+      local enough = count + run
+      while count < enough do
+        count = count + pop(route, company, one, enough - count, math.min(left, fair), picked, count)
       end
       one.taken, one.leased = one.taken + run, one.leased + run
-      one.since, one.at = of.kept.turns, now
-      had[company] = (had[company] or 0) + run
+      one.since, one.at = kept.turns, now
+      if own then
+        had[company] = (had[company] or 0) + run
+      end
     end
   end
   put_back()
   return picked
 end
 
--- The new jobs of a block that wait, each with the end of its life, and the earliest of those ends.
-local function waiting_in(block)
-  local from, to = block * BLOCK_JOBS, block * BLOCK_JOBS + BLOCK_JOBS - 1
+-- The new jobs of a span that wait, each with the end of its life, and the earliest of those ends.
+local function waiting_in(span)
+  local from, to = span * SPAN_JOBS, span * SPAN_JOBS + SPAN_JOBS - 1
   local entries, seqs = call('XRANGE', K .. 'new', from, to), {}
   for nth, entry in ipairs(entries) do
     seqs[nth] = seq_at(entry[1])
@@ -114,7 +127,7 @@ local function waiting_in(block)
   local found, earliest = {}, nil
   for nth, held in ipairs(#seqs > 0 and call('HMGET', K .. 'held', unpack(seqs)) or {}) do
     if not held then
-      local expires = header(entries[nth][2][2]).expires
+      local expires = header((unpacked(entries[nth]))).expires
       found[#found + 1] = { seq = tonumber(seqs[nth]), expires = expires }
       earliest = math.min(earliest or expires, expires)
     end
@@ -122,25 +135,25 @@ local function waiting_in(block)
   return found, earliest
 end
 
-local function note_earliest(block, earliest)
+local function note_earliest(span, earliest)
   if earliest then
-    call('ZADD', K .. 'newends', earliest, block)
+    call('ZADD', K .. 'spanends', earliest, span)
   else
-    call('ZREM', K .. 'newends', block)
+    call('ZREM', K .. 'spanends', span)
   end
 end
 
 -- Takes up to `max` waiting jobs whose time is over, the earliest first.
 local function take_overdue()
   local found, limit = {}, now
-  local blocks = call('ZRANGEBYSCORE', K .. 'newends', '-inf', now, 'WITHSCORES', 'LIMIT', 0, OVERDUE_BLOCKS_MAX + 1)
-  if #blocks > 2 * OVERDUE_BLOCKS_MAX then
-    -- Nothing in the blocks that are left comes before this.
-    limit = tonumber(table.remove(blocks))
-    table.remove(blocks)
+  local spans = call('ZRANGEBYSCORE', K .. 'spanends', '-inf', now, 'WITHSCORES', 'LIMIT', 0, OVERDUE_SPANS_MAX + 1)
+  if #spans > 2 * OVERDUE_SPANS_MAX then
+    -- Nothing in the spans that are left comes before this.
+    limit = tonumber(table.remove(spans))
+    table.remove(spans)
   end
-  for at = 1, #blocks, 2 do
-    for _, one in ipairs((waiting_in(tonumber(blocks[at])))) do
+  for at = 1, #spans, 2 do
+    for _, one in ipairs((waiting_in(tonumber(spans[at])))) do
       found[#found + 1] = one
     end
   end
@@ -195,45 +208,65 @@ local function take_orphaned()
   return picked
 end
 
--- Entries of new jobs by number, read at once where those that were picked lie close together.
-local function new_entries(picked)
-  local least, most, entries = math.huge, 0, {}
-  for _, seq in ipairs(picked) do
-    seq = tonumber(seq)
-    least, most = math.min(least, seq), math.max(most, seq)
+-- Jobs that the caller reads by itself. Those that came from a list are new, and so in the stream, but for the oldest ones.
+local function read_by_caller(picked)
+  local read = {}
+  if pick == 'ready' and read_to > 0 then
+    local from = math.max(read_from, tonumber(call('HGET', K .. 'counters', 'moved') or 0) + 1)
+    for _, seq in ipairs(picked) do
+      local number = tonumber(seq)
+      read[seq] = number >= from and number <= read_to and not taken_aside[seq]
+    end
   end
-  if #picked > 0 and most - least < 2 * #picked then
+  return read
+end
+
+-- Entries of new jobs by number, read at once where those that were picked lie close together.
+local function new_entries(picked, read)
+  local least, most, count, entries = math.huge, 0, 0, {}
+  for _, seq in ipairs(picked) do
+    if not read[seq] then
+      local number = tonumber(seq)
+      least, most, count = math.min(least, number), math.max(most, number), count + 1
+    end
+  end
+  if count > 0 and most - least < NEAR_PER_JOB * count then
     for _, entry in ipairs(call('XRANGE', K .. 'new', least, most)) do
-      entries[seq_at(entry[1])] = entry[2]
+      entries[seq_at(entry[1])] = entry
     end
   end
   return entries
 end
 
 -- Puts down who holds them, and answers with what their holder needs.
-local function lease(picked)
+local function lease(picked, is_repeated)
   local held, waited, jobs, taken_over = {}, {}, {}, {}
-  local fresh, entries = lease_from(fence, now, worker), new_entries(picked)
+  local fresh, read = lease_from(fence, now, worker), is_repeated and {} or read_by_caller(picked)
+  local entries = new_entries(picked, read)
   for nth, seq in ipairs(picked) do
-    local entry = entries[seq]
     -- A claim that names no provider keeps the one of the lease that it takes over.
     local provider = lost[seq] and string.byte(worker, -1) == 0 and string.match(lost[seq][2], '%z([^%z]*)$')
     held[2 * nth - 1], held[2 * nth] = seq, provider and lease_from(fence, now, worker .. provider) or fresh
-    local head, data, is_new
-    if entry then
-      head, data, is_new = entry[2], entry[4], true
-    else
-      head, data, is_new = find(seq)
+    local value = false
+    if not read[seq] then
+      local entry = entries[seq] or new_entry(seq)
+      if entry and not entry[2][4] then
+        value = entry[2][2]
+      else
+        local head, data = find(seq)
+        value = head and { head, data } or ''
+      end
+      if not entry then
+        waited[#waited + 1] = padded(seq)
+      end
     end
-    if not is_new then
-      waited[#waited + 1] = padded(seq)
-    end
-    jobs[3 * nth - 2], jobs[3 * nth - 1], jobs[3 * nth] = seq, head, data
+    jobs[2 * nth - 1], jobs[2 * nth] = seq, value
     taken_over[nth] = lost[seq]
   end
-  each_of('HSET', K .. 'held', held)
   each_of('ZREM', K .. 'ends', waited)
   if #picked > 0 then
+    held[#held + 1], held[#held + 2] = NO_JOB, LONG_VALUE
+    each_of('HSET', K .. 'held', held)
     call('HINCRBY', K .. 'claims', fence, #picked)
     call('ZADD', K .. 'leases', lease_until, fence)
     call('SET', K .. 'claim:' .. fence, cmsgpack.pack({ tries = tries, picked = picked, lost = lost }))
@@ -246,12 +279,12 @@ local function first_after(key)
   return score and tonumber(score)
 end
 
--- The earliest end of life that is still to come. A block's note may be of a job that is gone: then it is put
+-- The earliest end of life that is still to come. A span's note may be of a job that is gone: then it is put
 -- right and the next one is looked at.
 local function next_overdue()
   local own = first_after(K .. 'ends')
-  for _ = 1, OVERDUE_BLOCKS_MAX do
-    local noted = call('ZRANGEBYSCORE', K .. 'newends', '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  for _ = 1, OVERDUE_SPANS_MAX do
+    local noted = call('ZRANGEBYSCORE', K .. 'spanends', '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if #noted == 0 then
       return own
     end
@@ -270,7 +303,7 @@ local function give_back(seq)
   local whose = tenant(job.route, job.company)
   whose.leased = whose.leased - 1
   if new_entry(seq) then
-    call('ZADD', K .. 'newends', 'LT', job.expires, block_of(seq))
+    call('ZADD', K .. 'spanends', 'LT', job.expires, span_of(seq))
   else
     call('ZADD', K .. 'ends', job.expires, padded(seq))
   end
@@ -313,6 +346,7 @@ local function next_at()
 end
 
 local picked, more = taken_before(), false
+local is_repeated = picked ~= nil
 if not picked then
   if pick == 'overdue' then
     picked = take_overdue()
@@ -323,7 +357,7 @@ if not picked then
     picked = take_ready()
   end
 end
-local jobs, taken_over = lease(picked)
+local jobs, taken_over = lease(picked, is_repeated)
 local at = more and now or next_at()
 save()
 return { at or false, pick == 'ready' and call('ZCARD', ring.key) or 0, jobs, taken_over }

@@ -2,7 +2,8 @@
 
 local now = tonumber(ARGV[1])
 local ended = tonumber(call('HGET', K .. 'counters', 'ended') or 0)
-local answers = { call('HLEN', K .. 'held'), call('ZCARD', K .. 'dead'), ended }
+local leased = call('HLEN', K .. 'held') - call('HEXISTS', K .. 'held', NO_JOB)
+local answers = { leased, call('ZCARD', K .. 'dead'), ended }
 for _, route in ipairs(call('HKEYS', K .. 'lanes')) do
   look(route, now)
   local later = K .. 'later:' .. route

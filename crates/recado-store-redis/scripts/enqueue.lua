@@ -1,5 +1,6 @@
 -- Takes jobs in, each once by its id.
--- ARGV: for each job the least number that it may have, bucket, id, head, data, '1' if it is new and due.
+-- ARGV: for each job the least number that it may have, bucket, id, and head, data and '0', or head and data packed, '' and
+-- '1' if it is new and due.
 -- Answers for each: 1, or what the id is taken by: { head, '1' while it is leased }, or another partition's mark.
 
 local JOB_ARGUMENTS = 6
@@ -23,6 +24,6 @@ for nth = 1, count do
   end
 end
 close_intake(last)
-settle_blocks()
+settle_spans()
 save()
 return answers

@@ -7,36 +7,37 @@ local function numbers(name, count, floor)
   return last
 end
 
--- The earliest end of life among the new jobs of each block that this call adds to, and how many came.
-local block_ends, came = {}, 0
+-- The blocks that this call adds to, the earliest end of life among its new jobs in each span, and how many came.
+local blocks_added, span_ends, came = {}, {}, 0
 
--- Takes a job in under `number`, unless its id is taken: then the id's number, as it is written, comes back.
+-- Takes a job in under `number`, unless its id is taken: then the id's number, as it is written, comes back. The head of
+-- one that is new and due has its data with it, as the stream packs the two.
 local function take_in(number, bucket, id, head, data, is_new)
   local ids, seq = K .. 'ids:' .. bucket, tostring(number)
   if call('HSETNX', ids, id, seq) == 0 then
     return call('HGET', ids, id)
   end
-  local job = header(head)
-  local block = block_of(number)
+  local job = header(head, is_new and 2)
+  blocks_added[block_of(number)] = true
   if is_new then
     came = came + 1
-    call('XADD', K .. 'new', seq, 'h', head, 'd', data)
-    block_ends[block] = math.min(block_ends[block] or job.expires, job.expires)
+    call('XADD', K .. 'new', seq, 'j', head)
+    local span = span_of(number)
+    span_ends[span] = math.min(span_ends[span] or job.expires, job.expires)
   else
     call('MSET', K .. 'job:' .. seq, head, K .. 'data:' .. seq, data)
     call('ZADD', K .. 'ends', job.expires, padded(seq))
-    block_ends[block] = block_ends[block] or false
   end
   wait(seq, job, is_new)
 end
 
 -- Call after the last one was taken in.
 local function close_intake(last)
-  for block, earliest in pairs(block_ends) do
+  for block in pairs(blocks_added) do
     call('ZADD', K .. 'blocks', block, block)
-    if earliest then
-      call('ZADD', K .. 'newends', 'LT', earliest, block)
-    end
+  end
+  for span, earliest in pairs(span_ends) do
+    call('ZADD', K .. 'spanends', 'LT', earliest, span)
   end
   close_ranks(came, last)
 end

@@ -1,13 +1,17 @@
 -- Storage of jobs. Put after root.lua, before every script of a partition.
 --
 -- A job is two values, a head and its data, under a number that grows. The head's first fields are read here;
--- all else in it is for Rust. A new job that is due lies in a stream, which packs many into one allocation; once it has a
--- story of its own, or is large or for later, it has keys of its own.
+-- all else in it is for Rust. A new job that is due lies in a stream, which packs many into one allocation: the head's
+-- length in a byte, the head and the data as one value. Once it has a story of its own, or is large or for later, it has
+-- keys of its own.
 --
 -- A script writes changes of many jobs with one command where it can: a call costs more than most of what it does.
 
 -- Jobs in a block: what is kept per block instead of per job costs next to nothing.
 local BLOCK_JOBS = 64
+
+-- Jobs in a span: the earliest end of life of its new jobs is kept as one.
+local SPAN_JOBS = 256
 
 -- Old jobs that are moved out of a stream with many holes, in one call.
 local MOVE_OUT_MAX = 32
@@ -32,17 +36,35 @@ local function block_of(seq)
   return block
 end
 
-local function header(head)
-  local job = {}
-  job.due, job.expires, job.priority, job.phase, job.route, job.company, job.bucket, job.id =
-    struct.unpack('>I6I6BBBc0Bc0I2Bc0', head)
-  return job
+local function span_of(seq)
+  return math.floor(seq / SPAN_JOBS)
 end
 
--- The route and the company alone, for callers that need no more.
-local function owner(head)
-  local _, _, _, _, route, company = struct.unpack('>I6I6BBBc0Bc0', head)
-  return route, company
+-- The first byte of a head has in one number, above what a head of format 2 begins with: the priority, the phase, whether
+-- the end of life is a time of its own, and what only Rust reads.
+local FIRST_BYTE, PRIORITIES, PHASES = 16, 9, 5
+
+-- The first fields of a head that begins in this place, or at the start. A table that is made with its fields costs less
+-- than one that gets them one by one.
+local function header(head, at)
+  local first = string.byte(head, at or 1) - FIRST_BYTE
+  if first < 0 then
+    local due, expires, priority, phase, route, company, bucket, id =
+      struct.unpack('>I6I6BBBc0Bc0I2Bc0', head, at or 1)
+    return {
+      due = due, expires = expires, priority = priority, phase = phase,
+      route = route, company = company, bucket = bucket, id = id,
+    }
+  end
+  local marks = math.floor(first / PRIORITIES)
+  local has_long_life = math.floor(marks / PHASES) % 2 == 1
+  local format = has_long_life and '>I6I6Bc0Bc0Bc0' or '>I6I4Bc0Bc0Bc0'
+  local due, life, route, company, id, rest = struct.unpack(format, head, (at or 1) + 1)
+  return {
+    due = due, expires = has_long_life and life or due + life,
+    priority = first % PRIORITIES + 1, phase = marks % PHASES,
+    route = route, company = company, id = id, rest = rest,
+  }
 end
 
 -- The number of the job in that place of the stream of new ones, as text. The stream knows it by the number, too.
@@ -54,16 +76,27 @@ local function new_entry(seq)
   return call('XRANGE', K .. 'new', seq, seq)[1]
 end
 
+-- Head and data of a new job. An entry that format 2 wrote has two values.
+local function unpacked(entry)
+  local values = entry[2]
+  if values[4] then
+    return values[2], values[4]
+  end
+  local length = string.byte(values[2])
+  return string.sub(values[2], 2, length + 1), string.sub(values[2], length + 2)
+end
+
 local function head_of(seq)
   local entry = new_entry(seq)
-  return entry and entry[2][2] or call('GET', K .. 'job:' .. seq)
+  return entry and (unpacked(entry)) or call('GET', K .. 'job:' .. seq)
 end
 
 -- Head and data, and whether it is new. The data that a person corrected, if one did.
 local function find(seq)
   local entry = new_entry(seq)
   if entry then
-    return entry[2][2], entry[2][4], true
+    local head, data = unpacked(entry)
+    return head, data, true
   end
   local head = call('GET', K .. 'job:' .. seq)
   if head then
@@ -98,7 +131,7 @@ local unrecorded = {}
 local function drop_new(seqs)
   local were_new = each_of('XDEL', K .. 'new', seqs) == #seqs
   for _, seq in ipairs(seqs) do
-    thinned[block_of(seq)] = true
+    thinned[span_of(seq)] = true
     unrecorded[seq] = were_new
   end
   return were_new
@@ -108,7 +141,8 @@ end
 local function move_out(seq)
   local entry = new_entry(seq)
   if entry then
-    call('MSET', K .. 'job:' .. seq, entry[2][2], K .. 'data:' .. seq, entry[2][4])
+    local head, data = unpacked(entry)
+    call('MSET', K .. 'job:' .. seq, head, K .. 'data:' .. seq, data)
     drop_new({ seq })
   end
 end
@@ -117,9 +151,12 @@ local function forget_end(seq)
   call('ZREM', K .. 'ends', padded(seq))
 end
 
--- Moves a new job out of the stream that is not about to change.
+-- Moves a new job out of the stream that is not about to change. It may be in line: `moved` is the highest number of a
+-- job that a claim does not find in the stream though it takes it from a list.
 local function make_own(seq, head)
   move_out(seq)
+  local moved = tonumber(call('HGET', K .. 'counters', 'moved') or 0)
+  call('HSET', K .. 'counters', 'moved', math.max(moved, tonumber(seq)))
   if call('HEXISTS', K .. 'held', seq) == 0 then
     call('ZADD', K .. 'ends', header(head).expires, padded(seq))
   end
@@ -141,17 +178,17 @@ local function close_ranks(came, last)
     call('HSET', counters, 'mark', last, 'marked', added)
   elseif added - mark[2] >= 4 * count + 1024 then
     for _, entry in ipairs(call('XRANGE', K .. 'new', '-', '+', 'COUNT', MOVE_OUT_MAX)) do
-      make_own(seq_at(entry[1]), entry[2][2])
+      make_own(seq_at(entry[1]), (unpacked(entry)))
     end
   end
 end
 
--- Call last: lets go of blocks that have no new job any more.
-local function settle_blocks()
-  for block in pairs(thinned) do
-    local from, to = block * BLOCK_JOBS, block * BLOCK_JOBS + BLOCK_JOBS - 1
+-- Call last: lets go of spans that have no new job any more.
+local function settle_spans()
+  for span in pairs(thinned) do
+    local from, to = span * SPAN_JOBS, span * SPAN_JOBS + SPAN_JOBS - 1
     if #call('XRANGE', K .. 'new', from, to, 'COUNT', 1) == 0 then
-      call('ZREM', K .. 'newends', block)
+      call('ZREM', K .. 'spanends', span)
     end
   end
 end
@@ -159,21 +196,27 @@ end
 -- Records of this call that are not written yet, each after the number of its job, or ''; and those numbers by block.
 local records, recorded = {}, {}
 
--- Writes them into the audit trail as one entry, and into the trail of each job where that is. Call after the last one.
+-- Begins a field of the trails of a block that has, instead of a job's number, the place of an entry: the value has a byte
+-- for each job of the block whose first record is there. Many jobs have no other.
+local FIRST_RECORDS = '@'
+
+-- Writes them into the audit trail as one entry, and into the trails of the jobs where that is. Call after the last one.
 local function save_records()
   if #records == 0 then
     return
   end
   local place = struct.pack('>I6I2', append_entry(records))
   for block, seqs in pairs(recorded) do
-    local trail, values, known = K .. 'trail:' .. block, {}, {}
+    local trail, values, known, first = K .. 'trail:' .. block, {}, {}, {}
     for _, seq in ipairs(seqs) do
       if unrecorded[seq] then
-        values[#values + 1] = seq
-        values[#values + 1] = place
+        first[#first + 1] = seq % BLOCK_JOBS
       else
         known[#known + 1] = seq
       end
+    end
+    if #first > 0 then
+      values = { FIRST_RECORDS .. place, string.char(unpack(first)) }
     end
     for at, before in ipairs(#known > 0 and call('HMGET', trail, unpack(known)) or {}) do
       values[#values + 1] = known[at]
@@ -218,6 +261,10 @@ end
 
 -- Time that a claim is remembered after its last lease ended.
 local REMEMBERED_MS = 10000
+
+-- In the place of a job's number among the leases: a value that is too long for a small hash. Redis searches those from end to
+-- end, and a few hundred leases would make one.
+local NO_JOB, LONG_VALUE = '', string.rep(' ', 65)
 
 -- A lease is kept as: the fence of its claim in sixteen digits, '1' once it was extended or '0', the time of the claim, and the
 -- holder: the worker, a zero byte, and the provider that is asked. It ends with its claim, which `leases` has by its fence. One that was extended is there by its job's number.
@@ -293,9 +340,11 @@ local function forget(seq)
     return
   end
   local job = header(head)
+  -- The head of an ended job has the bucket of its id after what all heads have.
+  local bucket = job.bucket or struct.unpack('>I2', head, job.rest)
   call('DEL', K .. 'job:' .. seq)
   call('HINCRBY', K .. 'counters', 'ended', -1)
-  call('HDEL', K .. 'ids:' .. job.bucket, job.id)
+  call('HDEL', K .. 'ids:' .. bucket, job.id)
   call('HDEL', K .. 'trail:' .. block_of(seq), seq)
   return job.id
 end
@@ -310,7 +359,7 @@ local function heads_in(block)
     heads[nth] = head
   end
   for _, entry in ipairs(call('XRANGE', K .. 'new', from, from + BLOCK_JOBS - 1)) do
-    heads[seq_at(entry[1]) - from + 1] = entry[2][2]
+    heads[seq_at(entry[1]) - from + 1] = unpacked(entry)
   end
   return heads
 end
@@ -337,9 +386,23 @@ end
 -- that follow. A dead letter that came back has another one than its records.
 local HAS_NUMBER = 65535
 
+-- The places of the entries that tell of a job, eight bytes each, oldest first.
+local function places_about(seq)
+  local kept, first, own = call('HGETALL', K .. 'trail:' .. block_of(seq)), '', ''
+  local in_block = string.char(seq % BLOCK_JOBS)
+  for at = 1, #kept, 2 do
+    if kept[at] == tostring(seq) then
+      own = kept[at + 1]
+    elseif string.sub(kept[at], 1, 1) == FIRST_RECORDS and string.find(kept[at + 1], in_block, 1, true) then
+      first = first .. string.sub(kept[at], 2)
+    end
+  end
+  return first .. own
+end
+
 -- The entries that tell of a job, oldest first: the place of each, and the number that the job has there.
 local function entries_about(seq)
-  local trail, about, whose = call('HGET', K .. 'trail:' .. block_of(seq), seq) or '', {}, tostring(seq)
+  local trail, about, whose = places_about(seq), {}, tostring(seq)
   for at = 1, #trail, 8 do
     local ms, nth = struct.unpack('>I6I2', trail, at)
     if nth == HAS_NUMBER then

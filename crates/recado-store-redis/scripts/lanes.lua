@@ -25,6 +25,9 @@ local lanes = {}
 -- By level: jobs that this call adds to its list, and jobs that it took off the list and has not leased.
 local added, drawn = {}, {}
 
+-- Jobs that this call took out of line from aside, by number as text.
+local taken_aside = {}
+
 local function lane(route)
   local found = lanes[route]
   if not found then
@@ -42,7 +45,7 @@ local function lane(route)
 end
 
 local function tenant(route, company)
-  local of = lane(route)
+  local of = lanes[route] or lane(route)
   local found = of.tenants[company]
   if not found then
     local kept = call('HGET', K .. 'tenants:' .. route, company)
@@ -115,18 +118,20 @@ local function later_as(seq, job)
   return padded(seq) .. '/' .. job.company .. '/' .. job.priority
 end
 
--- A job is due. A new one was when it came: it goes to the end of the list, though one that was there before it may
--- have been asked for a moment later.
-local function ready(seq, job, is_new)
-  local of, one = lane(job.route), tenant(job.route, job.company)
-  local level = one.levels[LEVELS[job.priority]]
+-- A job of this tenant is due. A new one was when it came: it goes to the end of the list, though one that was there
+-- before it may have been asked for a moment later.
+local function ready(seq, job, one, is_new)
+  local kept, level = lanes[job.route].kept, one.levels[LEVELS[job.priority]]
   if not level then
     level = { live = 0, aside = 0, gone = 0 }
     one.levels[LEVELS[job.priority]] = level
   end
   if is_new then
-    local add = added[level] or { line = K .. 'line:' .. line_of(job), seqs = {} }
-    added[level] = add
+    local add = added[level]
+    if not add then
+      add = { line = K .. 'line:' .. line_of(job), seqs = {} }
+      added[level] = add
+    end
     add.seqs[#add.seqs + 1] = seq
   else
     call('ZADD', K .. 'aside:' .. line_of(job), job.due, padded(seq))
@@ -134,7 +139,7 @@ local function ready(seq, job, is_new)
   end
   level.live = level.live + 1
   one.ready = one.ready + 1
-  of.kept.ready = of.kept.ready + 1
+  kept.ready = kept.ready + 1
   if one.ready == 1 then
     call('SADD', K .. 'joining:' .. job.route, job.company)
   end
@@ -145,7 +150,7 @@ local function wait(seq, job, is_new)
   local one = tenant(job.route, job.company)
   one.waiting = one.waiting + 1
   if is_new then
-    ready(seq, job, true)
+    ready(seq, job, one, true)
   else
     call('ZADD', K .. 'later:' .. job.route, job.due, later_as(seq, job))
   end
@@ -188,22 +193,26 @@ local function leave(seq, job)
   unready(job, level, 1)
 end
 
--- Takes `count` jobs off a level's list. In the first go it is `ahead`, if that is more: a call costs more than the
+-- Takes `count` jobs off a level's list, and puts their numbers behind the first `before` of `picked`. In the first go it is `ahead`, if that is more: a call costs more than the
 -- jobs that are not leased and that `put_back` returns.
-local function draw(job, level, count, ahead, picked)
+local function draw(job, level, count, ahead, picked, before)
   local hand = drawn[level]
   if not hand then
     hand = { line = K .. 'line:' .. line_of(job), at = 1 }
     hand.seqs = call('LPOP', hand.line, math.max(count, ahead))
     drawn[level] = hand
   end
+  local seqs, at = hand.seqs, hand.at
   for nth = 1, count do
-    if hand.at > #hand.seqs then
-      hand.seqs, hand.at = call('LPOP', hand.line, count - nth + 1), 1
+    local seq = seqs[at]
+    if not seq then
+      seqs, at = call('LPOP', hand.line, count - nth + 1), 1
+      seq = seqs[1]
     end
-    picked[#picked + 1] = hand.seqs[hand.at]
-    hand.at = hand.at + 1
+    picked[before + nth] = seq
+    at = at + 1
   end
+  hand.seqs, hand.at = seqs, at
 end
 
 local function put_back()
@@ -260,21 +269,24 @@ local function oldest(route, company, one)
   return found
 end
 
--- Takes the tenant's next jobs out of line, at least one and up to `max`, and puts their numbers at the end of
--- `picked`. It may get up to `ahead` before this call is over.
-local function pop(route, company, one, max, ahead, picked)
-  local job, nth = { route = route, company = company, priority = 1 }, one.done % OLDEST_EVERY_JOBS
-  local has_one_level = not next(one.levels, (next(one.levels)))
+-- Takes the tenant's next jobs out of line, at least one and up to `max`, and puts their numbers behind the first `before` of
+-- `picked`. It may get up to `ahead` before this call is over. Answers how many there were.
+local function pop(route, company, one, max, ahead, picked, before)
+  local nth, name, level = one.done % OLDEST_EVERY_JOBS, next(one.levels)
+  local has_one_level = not next(one.levels, name)
+  local job = { route = route, company = company, priority = tonumber(name) }
   local next_in, count = nil, 1
   if nth == OLDEST_EVERY_JOBS - 1 and not has_one_level then
     next_in = oldest(route, company, one)
     job.priority = next_in.priority
-  else
+    level = one.levels[LEVELS[job.priority]]
+  elseif not has_one_level then
+    job.priority = 1
     while not one.levels[LEVELS[job.priority]] do
       job.priority = job.priority + 1
     end
+    level = one.levels[LEVELS[job.priority]]
   end
-  local level = one.levels[LEVELS[job.priority]]
   if not next_in and (level.aside > 0 or level.gone > 0) then
     local seq, _, aside = first(job, level, false)
     next_in = { seq = seq, aside = aside }
@@ -286,16 +298,18 @@ local function pop(route, company, one, max, ahead, picked)
     end
   end
   if not next_in then
-    draw(job, level, count, ahead, picked)
+    draw(job, level, count, ahead, picked, before)
   elseif next_in.aside then
     call('ZREM', K .. 'aside:' .. line_of(job), padded(next_in.seq))
     level.aside = level.aside - 1
-    picked[#picked + 1] = tostring(next_in.seq)
+    picked[before + 1] = tostring(next_in.seq)
+    taken_aside[picked[before + 1]] = true
   else
-    draw(job, level, 1, 1, picked)
+    draw(job, level, 1, 1, picked, before)
   end
   unready(job, level, count)
   one.waiting, one.done = one.waiting - count, one.done + count
+  return count
 end
 
 -- Finds out what has become due, puts it in line, and lets tenants that have a job now join the ring, by who
@@ -305,7 +319,8 @@ local function look(route, now)
   local due = call('ZRANGEBYSCORE', later, '-inf', now, 'WITHSCORES', 'LIMIT', 0, LOOK_JOBS_MAX)
   for nth = 1, #due, 2 do
     local seq, company, priority = string.match(due[nth], '^(%d+)/([^/]+)/(%d)$')
-    ready(tonumber(seq), { route = route, company = company, priority = tonumber(priority), due = tonumber(due[nth + 1]) })
+    local job = { route = route, company = company, priority = tonumber(priority), due = tonumber(due[nth + 1]) }
+    ready(tonumber(seq), job, tenant(route, company))
   end
   if #due > 0 then
     call('ZREMRANGEBYRANK', later, 0, #due / 2 - 1)

@@ -61,6 +61,6 @@ if count > 0 then
   close_intake(last + count)
 end
 save_records()
-settle_blocks()
+settle_spans()
 save()
 return 1

@@ -46,8 +46,11 @@ for block in pairs(blocks) do
   for _, head in pairs(heads_in(block)) do
     is_empty = is_empty and not head
   end
-  if is_empty and block ~= newest then
-    call('ZREM', K .. 'blocks', block)
+  if is_empty then
+    call('DEL', K .. 'trail:' .. block)
+    if block ~= newest then
+      call('ZREM', K .. 'blocks', block)
+    end
   end
 end
 return { #gone == max and 1 or 0, gone }

@@ -5,10 +5,10 @@ for at = 1, #ARGV, 3 do
   local seq = ARGV[at] ~= '' and seq_of(ARGV[at], ARGV[at + 1])
   local entry = seq and new_entry(seq)
   if entry then
-    make_own(seq, entry[2][2])
+    make_own(seq, (unpacked(entry)))
   end
   record(seq, ARGV[at + 2])
 end
 save_records()
-settle_blocks()
+settle_spans()
 return 1

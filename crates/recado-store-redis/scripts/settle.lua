@@ -81,6 +81,6 @@ if last > 0 then
   close_intake(last)
 end
 save_records()
-settle_blocks()
+settle_spans()
 save()
 return answers

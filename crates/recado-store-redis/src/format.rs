@@ -14,10 +14,10 @@ use crate::link::{Link, OpenError};
 use crate::store::Shared;
 
 /// The version of what is written. A newer one is not touched; an older one is upgraded.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// Interval of checks, and so the longest time that a server that lost the format is without it.
-const CHECK_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The version of a partition that has the expected number of partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,13 +97,14 @@ mod tests {
 
     #[test]
     fn this_version_and_those_before_it_are_opened_and_no_others() {
-        assert_eq!(read_version("2 3", 3).unwrap(), FoundVersion::Current);
+        assert_eq!(read_version("3 3", 3).unwrap(), FoundVersion::Current);
+        assert_eq!(read_version("2 3", 3).unwrap(), FoundVersion::Older(2));
         assert_eq!(read_version("1 3", 3).unwrap(), FoundVersion::Older(1));
         let words = |found: &str| read_version(found, 3).unwrap_err().to_string();
-        assert!(words("3 3").contains("newer version"), "{}", words("3 3"));
-        assert!(words("2 4").contains("partitions = 4"), "{}", words("2 4"));
+        assert!(words("4 3").contains("newer version"), "{}", words("4 3"));
+        assert!(words("3 4").contains("partitions = 4"), "{}", words("3 4"));
         assert!(words("1 4").contains("partitions = 4"), "{}", words("1 4"));
-        for strange in ["", "2", "1", "0 3", "hello"] {
+        for strange in ["", "3", "1", "0 3", "hello"] {
             assert!(words(strange).contains("prefix of its own"), "{strange:?}: {}", words(strange));
         }
     }

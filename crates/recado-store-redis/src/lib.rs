@@ -15,6 +15,7 @@
 //!   one that it was decided by.
 //! - **Every verb can be asked for again.** A claim with the same fence gives the same leases; a settlement repeated
 //!   word for word is answered as done; the rest is safe by its nature.
+//! - **What a claim leases is mostly read past its script**, in the same round trip: see [`read_ahead`].
 //! - **Bounded.** No script does more than a thousand things, so no caller waits long for another.
 //!
 //! A partition is a whole store on one slot: exact in all that the contract says. With several, a company's jobs are

@@ -210,6 +210,26 @@ impl Link {
         read(answer.map_err(|fault| fault.into_store_error(call.script.name, self.timeout))?)
     }
 
+    /// Runs a script, and then a command on the same keys, in one round trip. The command's answer is absent when it could
+    /// not be sent right behind the script, or failed.
+    pub async fn run_and_read<T: FromRedisValue>(
+        &self,
+        call: &ScriptCall<'_>,
+        then: &Cmd,
+    ) -> StoreResult<(T, Option<Value>)> {
+        let deadline = Instant::now() + self.timeout;
+        let key = argument(&call.command, 3);
+        let answers = match self.shards.send_pair(key, [&call.command, then], deadline).await {
+            Err(fault) if fault.server_kind() == Some(ServerErrorKind::NoScript) => {
+                self.shards.send(key, &call.with_source(), deadline).await.map(|answer| (answer, None))
+            }
+            answers => answers,
+        };
+        let (answer, then) =
+            answers.map_err(|fault| fault.into_store_error(call.script.name, self.timeout))?;
+        Ok((read(answer)?, then))
+    }
+
     /// Sends a command to where its first argument is, which is a key.
     pub async fn command<T: FromRedisValue>(&self, command: &Cmd) -> StoreResult<T> {
         read(self.send(argument(command, 1), command).await?)

@@ -59,4 +59,5 @@ scripts! {
     upgrade_1_leases: "#!lua" ["root" "upgrade" "upgrade_1_leases"]
     upgrade_1_audit: "#!lua" ["root" "upgrade" "upgrade_1_audit"]
     upgrade_1_finish: "#!lua" ["root" "upgrade" "upgrade_1_finish"]
+    upgrade_2: "#!lua" ["root" "upgrade" "upgrade_2"]
 }

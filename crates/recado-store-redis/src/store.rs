@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::join_all;
 use recado_core::{LeaseToken, Random};
 use recado_store::{Fence, Settlement, StoreError, StoreResult};
-use redis::FromRedisValue;
+use redis::{Cmd, FromRedisValue, Value};
 use tokio::task::JoinSet;
 
 use crate::codec::keys::Root;
@@ -83,9 +83,7 @@ impl RedisStore {
             _tasks: tasks,
         });
         let store = RedisStore { shared, fence: None };
-        for root in store.roots.iter().chain([&store.kv_root]) {
-            upgrade::check_or_upgrade(&store, root).await?;
-        }
+        upgrade::check_or_upgrade(&store).await?;
         tokio::spawn(format::keep(Arc::downgrade(&store.shared)));
         Ok(store)
     }
@@ -138,6 +136,18 @@ impl RedisStore {
         match self.format_changed.get() {
             Some(why) => Err(StoreError::Broken(why.clone())),
             None => self.link.run(call).await,
+        }
+    }
+
+    /// Runs a script on a partition, and then a command there in the same round trip.
+    pub(crate) async fn run_and_read<T: FromRedisValue>(
+        &self,
+        call: &ScriptCall<'_>,
+        then: &Cmd,
+    ) -> StoreResult<(T, Option<Value>)> {
+        match self.format_changed.get() {
+            Some(why) => Err(StoreError::Broken(why.clone())),
+            None => self.link.run_and_read(call, then).await,
         }
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod merge;
 pub(crate) mod operator;
 pub(crate) mod partitions;
 pub(crate) mod prune;
+pub(crate) mod read_ahead;
 pub(crate) mod settle;
 pub(crate) mod tenant_stats;
 pub(crate) mod transfer;

@@ -1,15 +1,19 @@
-//! The contract in its plainest form: a list, scanned. Slow, obvious, and the oracle for the others.
+//! The contract in its plainest form: a list of jobs, with an index for what every claim and settlement looks up. Obvious,
+//! and the oracle for the others.
 //!
 //! It lives in memory and promises nothing about crashes.
 
 mod audit_log;
+mod index;
 mod key_value;
 mod lanes;
+mod last_second;
 mod oracle;
 mod transfer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -26,10 +30,18 @@ use crate::{
     StoreReport, StoreResult, TenantFilter, TenantView, Waker, Wakes,
 };
 use audit_log::AuditTrail;
+use index::Index;
 use key_value::KeyValueTable;
 use lanes::Lane;
 
+pub use last_second::SavedState;
 pub use oracle::Candidate;
+
+/// Hears of every settlement that a store makes.
+pub trait SettlementObserver: std::fmt::Debug + Send + Sync {
+    /// A job's lease was settled; the job is given as it was before.
+    fn on_settled(&self, job: &Job, transition: &Transition);
+}
 
 #[derive(Debug, Default)]
 pub struct ReferenceStore {
@@ -39,18 +51,24 @@ pub struct ReferenceStore {
     wakes: Wakes,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct State {
-    records: Vec<StoredJob>,
+    /// By number, which is the order in which they came. Changed by `insert` and `take` alone, which keep the index and
+    /// the lanes in step.
+    records: BTreeMap<u64, StoredJob>,
+    index: Index,
     last_seq: u64,
     next_fence: u128,
     lanes: HashMap<RouteName, Lane>,
     last_dead: u64,
+    /// The numbers of dead letters begin above this one.
+    first_dead: u64,
     trail: AuditTrail,
     namespaces: KeyValueTable,
+    observer: Option<Arc<dyn SettlementObserver>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct StoredJob {
     seq: u64,
     job: Job,
@@ -107,10 +125,22 @@ impl StoredJob {
 }
 
 impl ReferenceStore {
+    /// Makes a store that tells of its settlements.
+    pub fn observed(observer: Arc<dyn SettlementObserver>) -> Self {
+        let state = Mutex::new(State { observer: Some(observer), ..State::default() });
+        ReferenceStore { state, ..ReferenceStore::default() }
+    }
+
+    /// Makes a store whose dead letters have numbers above this one, as a store that was in use before.
+    pub fn numbered_above(number: u64) -> Self {
+        let state = State { first_dead: number, last_dead: number, ..State::default() };
+        ReferenceStore { state: Mutex::new(state), ..ReferenceStore::default() }
+    }
+
     /// Inserts the jobs that a change brings about.
     fn insert_follow_ups(&self, state: &mut State, jobs: Vec<NewJob>) {
         for new in jobs {
-            if state.position(&new.id).is_none() {
+            if state.find(&new.id).is_none() {
                 self.insert_job(state, new);
             }
         }
@@ -119,64 +149,70 @@ impl ReferenceStore {
     fn insert_job(&self, state: &mut State, new: NewJob) {
         state.last_seq += 1;
         let (seq, route, body_hash) = (state.last_seq, new.route.clone(), new.body_hash);
-        state.records.push(StoredJob::new(seq, new.into(), body_hash, SnapshotState::Waiting));
+        state.insert(StoredJob::new(seq, new.into(), body_hash, SnapshotState::Waiting));
         self.wakes.wake(&route);
     }
 }
 
 impl State {
-    fn position(&self, id: &JobId) -> Option<usize> {
-        self.records.iter().position(|record| record.job.id == *id)
+    /// Adds a job. One that waits is looked at by the next claim of its route.
+    fn insert(&mut self, record: StoredJob) {
+        self.index.add(&record);
+        if record.waits() {
+            self.lanes.entry(record.job.route.clone()).or_default().add_waiting(&record);
+        }
+        self.records.insert(record.seq, record);
     }
 
-    fn find_leased(&self, token: LeaseToken) -> Option<usize> {
-        let is_leased = |record: &StoredJob| record.lease.as_ref().is_some_and(|held| held.token == token);
-        self.records.iter().position(is_leased)
+    /// Takes a job out, to change it and insert it again or to forget it. One that waited loses its turn.
+    fn take(&mut self, seq: u64) -> Option<StoredJob> {
+        let record = self.records.remove(&seq)?;
+        self.index.remove(&record);
+        if let (true, Some(lane)) = (record.waits(), self.lanes.get_mut(&record.job.route)) {
+            lane.remove_waiting(&record);
+        }
+        Some(record)
     }
 
-    /// Returns the record of a dead letter's job.
-    fn find_dead(&mut self, id: &JobId) -> Option<&mut StoredJob> {
-        self.records.iter_mut().find(|record| record.job.id == *id && record.dead_letter.is_some())
+    fn change(&mut self, seq: u64, change: impl FnOnce(&mut StoredJob)) {
+        if let Some(mut record) = self.take(seq) {
+            change(&mut record);
+            self.insert(record);
+        }
+    }
+
+    fn find(&self, id: &JobId) -> Option<&StoredJob> {
+        self.records.get(&self.index.find(id)?)
+    }
+
+    fn find_leased(&self, token: LeaseToken) -> Option<&StoredJob> {
+        self.records.get(&self.index.find_leased(token)?)
+    }
+
+    /// Returns the record of a dead letter's job, with the dead letter.
+    fn find_dead(&self, id: &JobId) -> Option<(&StoredJob, &DeadLetter)> {
+        let record = self.find(id)?;
+        record.dead_letter.as_ref().map(|(_, entry)| (record, entry))
     }
 
     /// Returns the dead letters with their numbers, oldest first.
     fn dead_letters(&self) -> Vec<&(u64, DeadLetter)> {
         let mut entries: Vec<_> =
-            self.records.iter().filter_map(|record| record.dead_letter.as_ref()).collect();
+            self.records.values().filter_map(|record| record.dead_letter.as_ref()).collect();
         entries.sort_by_key(|(number, _)| *number);
         entries
     }
 
     /// Returns the number of a new dead letter: its place in the queue, or the newest.
     fn dead_number(&mut self, place: Option<u64>) -> u64 {
-        let number = place.unwrap_or(self.last_dead + 1);
+        let number = place.map_or(self.last_dead + 1, |place| self.first_dead + place);
         self.last_dead = self.last_dead.max(number);
         number
     }
 
-    /// Returns the jobs that this picks, now or later, each with its time: earliest first.
-    fn list_by_time(&self, pick: &Pick) -> Vec<(usize, Timestamp)> {
-        let time = |record: &StoredJob| match pick {
-            Pick::Orphaned => record.lease.as_ref().map(|held| held.expires_at),
-            Pick::Ready(route) if record.job.route != *route => None,
-            Pick::Ready(_) => Some(record.job.due_at).filter(|_| record.waits()),
-            Pick::Overdue => Some(record.job.expires_at).filter(|_| record.waits()),
-        };
-        let records = self.records.iter().enumerate();
-        let mut found: Vec<_> = records.filter_map(|(at, record)| Some((at, time(record)?))).collect();
-        found.sort_by_key(|&(at, time)| (time, self.records[at].seq));
-        found
-    }
-
-    /// Returns the time when time alone will bring more of what this picks.
-    fn next_at(&self, pick: &Pick, now: Timestamp) -> Option<Timestamp> {
-        self.list_by_time(pick).into_iter().map(|(_, at)| at).find(|at| *at > now)
-    }
-
-    fn lease(&mut self, at: usize, claim: &Claim) -> Option<Lease> {
+    fn lease(&mut self, seq: u64, claim: &Claim) -> Option<Lease> {
         self.next_fence += 1;
-        self.remove_ready(at);
-        let record = &mut self.records[at];
+        let mut record = self.take(seq)?;
         let lost = record.lease.take().map(|held| held.told);
         let told = LostLease {
             attempt: lost.as_ref().map_or(record.job.progress.attempts_started + 1, |lost| lost.attempt),
@@ -190,37 +226,32 @@ impl State {
             told,
             outlives_process: claim.outlives_process,
         });
-        record.lease(lost)
-    }
-
-    /// Takes a job out of its lane's ring: it waits no more.
-    fn remove_ready(&mut self, at: usize) {
-        let StoredJob { seq, job, .. } = &self.records[at];
-        if let Some(lane) = self.lanes.get_mut(&job.route) {
-            lane.remove_ready(*seq);
-        }
+        let lease = record.lease(lost);
+        self.insert(record);
+        lease
     }
 
     fn settle(&mut self, settlement: Settlement) -> Option<RouteName> {
-        let at = self.find_leased(settlement.token)?;
-        let StoredJob { job, seq, lease, .. } = &mut self.records[at];
-        job.progress = settlement.transition.step(job.progress);
-        let (route, seq) = (job.route.clone(), *seq);
-        *lease = None;
+        let mut record = self.take(self.index.find_leased(settlement.token)?)?;
+        let (seq, route) = (record.seq, record.job.route.clone());
+        if let Some(observer) = &self.observer {
+            observer.on_settled(&record.job, &settlement.transition);
+        }
+        record.job.progress = settlement.transition.step(record.job.progress);
+        record.lease = None;
         let is_buried = matches!(settlement.transition, Transition::Bury(_));
         // A dead letter remembers it by itself.
         if let Some(attempt) = settlement.transition.attempt().filter(|_| !is_buried) {
-            remember(&mut job.attempts, attempt.clone());
+            remember(&mut record.job.attempts, attempt.clone());
         }
         match settlement.transition {
-            Transition::Bury(burial) => self.bury(at, burial),
-            Transition::Deliver { answer, .. } => {
-                self.records[at].end(Status::Sent, settlement.now, answer);
-            }
+            Transition::Bury(burial) => self.bury(&mut record, burial),
+            Transition::Deliver { answer, .. } => record.end(Status::Sent, settlement.now, answer),
             Transition::RetryAt { at: due, .. }
             | Transition::Postpone { until: due }
-            | Transition::Release { at: due, .. } => job.due_at = due,
+            | Transition::Release { at: due, .. } => record.job.due_at = due,
         }
+        self.insert(record);
         if let Some(event) = settlement.audit {
             self.trail.append(Some(seq), event);
         }
@@ -228,10 +259,9 @@ impl State {
     }
 
     /// Moves a job to the dead letter queue. One whose replay failed keeps its place there.
-    fn bury(&mut self, at: usize, burial: Burial) {
-        let before = self.records[at].dead_letter.take();
+    fn bury(&mut self, record: &mut StoredJob, burial: Burial) {
+        let before = record.dead_letter.take();
         let number = before.as_ref().map_or_else(|| self.dead_number(None), |(number, _)| *number);
-        let record = &mut self.records[at];
         let entry = DeadLetter::new(record.job.clone(), before.map(|(_, entry)| entry.original_data), burial);
         record.job.attempts = entry.attempts.clone();
         record.state = SnapshotState::Dead;
@@ -240,8 +270,8 @@ impl State {
 
     /// Puts an event on the trail of the job it names.
     fn record(&mut self, event: AuditEvent) {
-        let about = |record: &&StoredJob| Some(record.job.id.as_str()) == event.job_id.as_deref();
-        let seq = self.records.iter().find(about).map(|record| record.seq);
+        let id = event.job_id.as_deref().map(JobId::trusted);
+        let seq = id.and_then(|id| self.index.find(&id));
         self.trail.append(seq, event);
     }
 }
@@ -259,8 +289,7 @@ impl JobStore for ReferenceStore {
         let mut state = self.state.lock();
         let mut answers = Vec::with_capacity(jobs.len());
         for new in jobs {
-            if let Some(at) = state.position(&new.id) {
-                let known = &state.records[at];
+            if let Some(known) = state.find(&new.id) {
                 let status = known.view(new.enqueued_at).status;
                 let same = known.body_hash == new.body_hash;
                 answers.push(if same { Enqueued::Duplicate { status } } else { Enqueued::Conflict });
@@ -280,29 +309,29 @@ impl JobStore for ReferenceStore {
             Pick::Ready(route) => {
                 state.mark_due(Some(route), claim.now);
                 while claimed.leases.len() < claim.max {
-                    let Some(at) = state.next_ready(route, &claim, &claimed.leases) else { break };
-                    claimed.leases.extend(state.lease(at, &claim));
+                    let Some(seq) = state.next_ready(route, &claim, &claimed.leases) else { break };
+                    claimed.leases.extend(state.lease(seq, &claim));
                 }
             }
             Pick::Overdue | Pick::Orphaned => {
-                let found = state.list_by_time(&claim.pick).into_iter();
-                for (at, _) in found.filter(|(_, time)| *time <= claim.now).take(claim.max) {
-                    claimed.leases.extend(state.lease(at, &claim));
+                let found: Vec<_> = state.index.due(&claim.pick, claim.now).take(claim.max).collect();
+                for (_, seq) in found {
+                    claimed.leases.extend(state.lease(seq, &claim));
                 }
             }
         }
-        claimed.next_at = state.next_at(&claim.pick, claim.now);
+        claimed.next_at = state.index.next_at(&claim.pick, claim.now);
         Ok(claimed)
     }
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> StoreResult<Vec<Extended>> {
         let mut state = self.state.lock();
-        let extend = |token| match state.find_leased(token).and_then(|at| state.records[at].lease.as_mut()) {
-            Some(held) => {
-                held.expires_at = until;
-                Extended::Until(until)
-            }
-            None => Extended::Stale,
+        let extend = |token| {
+            let Some(seq) = state.index.find_leased(token) else { return Extended::Stale };
+            state.change(seq, |record| {
+                record.lease.iter_mut().for_each(|held| held.expires_at = until);
+            });
+            Extended::Until(until)
         };
         Ok(tokens.into_iter().map(extend).collect())
     }
@@ -321,51 +350,51 @@ impl JobStore for ReferenceStore {
 
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> StoreResult<Cancelled> {
         let mut state = self.state.lock();
-        let Some(at) = state.position(id) else { return Ok(Cancelled::Unknown) };
-        match state.records[at].view(audit.timestamp).status {
+        let Some(known) = state.find(id) else { return Ok(Cancelled::Unknown) };
+        match known.view(audit.timestamp).status {
             Status::Cancelled => return Ok(Cancelled::Already),
             status @ (Status::Delivering | Status::Sent | Status::Failed | Status::Discarded) => {
                 return Ok(Cancelled::Refused(status));
             }
             Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked => {}
         }
-        state.remove_ready(at);
-        let record = &mut state.records[at];
-        match &mut record.dead_letter {
+        let seq = known.seq;
+        state.change(seq, |record| match &mut record.dead_letter {
             // A replay that is called off leaves the dead letter where it was.
             Some((_, entry)) => {
                 entry.recall(audit.timestamp);
                 record.state = SnapshotState::Dead;
             }
             None => record.end(Status::Cancelled, audit.timestamp, None),
-        }
+        });
         state.record(audit);
         Ok(Cancelled::Done)
     }
 
     async fn redrive(&self, redrive: Redrive) -> StoreResult<Redriven> {
         let mut state = self.state.lock();
-        let Some(StoredJob { job, state: stands, dead_letter: Some((_, entry)), .. }) =
-            state.find_dead(&redrive.id)
-        else {
-            return Ok(Redriven::Unknown);
-        };
+        let Some((record, entry)) = state.find_dead(&redrive.id) else { return Ok(Redriven::Unknown) };
         if entry.state == DeadLetterState::Replaying {
             return Ok(Redriven::AlreadyReplaying);
         }
-        entry.state = DeadLetterState::Replaying;
+        let (seq, route) = (record.seq, record.job.route.clone());
         let data = redrive.data.unwrap_or_else(|| entry.data().clone());
-        entry.correct(data.clone());
-        entry.checksum = entry.checksum.map(|checksum| checksum.with_data(&data));
-        job.checksum = entry.checksum;
-        job.data = data;
-        job.due_at = redrive.due_at;
-        job.expires_at = redrive.expires_at;
-        job.progress.attempts_spent = 0;
-        job.progress.crashes = 0;
-        job.progress.replays += 1;
-        *stands = SnapshotState::Waiting;
-        self.wakes.wake(&job.route);
+        state.change(seq, |StoredJob { job, state, dead_letter, .. }| {
+            if let Some((_, entry)) = dead_letter {
+                entry.state = DeadLetterState::Replaying;
+                entry.correct(data.clone());
+                entry.checksum = entry.checksum.map(|checksum| checksum.with_data(&data));
+                job.checksum = entry.checksum;
+            }
+            job.data = data;
+            job.due_at = redrive.due_at;
+            job.expires_at = redrive.expires_at;
+            job.progress.attempts_spent = 0;
+            job.progress.crashes = 0;
+            job.progress.replays += 1;
+            *state = SnapshotState::Waiting;
+        });
+        self.wakes.wake(&route);
         state.record(redrive.audit);
         self.insert_follow_ups(&mut state, redrive.follow_ups);
         Ok(Redriven::Done)
@@ -373,14 +402,15 @@ impl JobStore for ReferenceStore {
 
     async fn discard(&self, discard: Discard) -> StoreResult<Discarded> {
         let mut state = self.state.lock();
-        let Some(record) = state.find_dead(&discard.id) else { return Ok(Discarded::Unknown) };
+        let Some((record, _)) = state.find_dead(&discard.id) else { return Ok(Discarded::Unknown) };
         if record.state != SnapshotState::Dead {
             return Ok(Discarded::Replaying);
         }
         if discard.replays.is_some_and(|expected| record.job.progress.replays != expected) {
             return Ok(Discarded::DiedAgain);
         }
-        record.end(Status::Discarded, discard.audit.timestamp, None);
+        let seq = record.seq;
+        state.change(seq, |record| record.end(Status::Discarded, discard.audit.timestamp, None));
         state.record(discard.audit);
         self.insert_follow_ups(&mut state, discard.follow_ups);
         Ok(Discarded::Done)
@@ -392,9 +422,10 @@ impl JobStore for ReferenceStore {
         let is_over = |entry: &DeadLetter| entry.state == DeadLetterState::Dead && entry.expires_at() <= now;
         let over = state.dead_letters().into_iter().filter(|(_, entry)| is_over(entry));
         for id in over.map(|(_, entry)| entry.job_id.clone()).collect::<Vec<_>>() {
-            let Some(record) = state.find_dead(&id) else { continue };
-            let audit = AuditEvent::about(&record.job, AuditKind::DeadLetterExpired, now);
-            record.end(Status::Discarded, now, None);
+            let Some((record, _)) = state.find_dead(&id) else { continue };
+            let (seq, audit) =
+                (record.seq, AuditEvent::about(&record.job, AuditKind::DeadLetterExpired, now));
+            state.change(seq, |record| record.end(Status::Discarded, now, None));
             state.record(audit);
             pruned.dead_letters += 1;
         }
@@ -402,13 +433,14 @@ impl JobStore for ReferenceStore {
             SnapshotState::Ended { at, .. } => Some((at, record.seq)),
             _ => None,
         };
-        let mut ended: Vec<(Timestamp, u64)> = state.records.iter().filter_map(ended_at).collect();
+        let mut ended: Vec<(Timestamp, u64)> = state.records.values().filter_map(ended_at).collect();
         ended.sort_unstable();
         let excess = (ended.len() as u64).saturating_sub(retention.ended_max_count);
         let goes = |nth: u64, at: Timestamp| nth < excess || at.plus(retention.ended_max_age) <= now;
-        let gone = (0..).zip(&ended).take_while(|(nth, (at, _))| goes(*nth, *at)).count();
-        pruned.ended = gone as u64;
-        state.records.retain(|record| !ended[..gone].iter().any(|(_, seq)| *seq == record.seq));
+        for (_, (_, seq)) in (0..).zip(ended).take_while(|&(nth, (at, _))| goes(nth, at)) {
+            state.take(seq);
+            pruned.ended += 1;
+        }
         pruned.kv_entries = state.namespaces.prune(now);
         Ok(pruned)
     }
@@ -419,7 +451,7 @@ impl JobStore for ReferenceStore {
 
     async fn leases(&self, tokens: &[LeaseToken]) -> StoreResult<Vec<Option<Lease>>> {
         let state = self.state.lock();
-        let lease = |token: &LeaseToken| state.records[state.find_leased(*token)?].lease(None);
+        let lease = |token: &LeaseToken| state.find_leased(*token)?.lease(None);
         Ok(tokens.iter().map(lease).collect())
     }
 
@@ -436,12 +468,12 @@ impl Inspect for ReferenceStore {
 
     async fn job(&self, id: &JobId, now: Timestamp) -> StoreResult<Option<JobView>> {
         let state = self.state.lock();
-        Ok(state.position(id).map(|at| state.records[at].view(now)))
+        Ok(state.find(id).map(|record| record.view(now)))
     }
 
     async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> StoreResult<Page<JobView>> {
         let state = self.state.lock();
-        let views = state.records.iter().map(|record| (record.seq, record.view(now)));
+        let views = state.records.values().map(|record| (record.seq, record.view(now)));
         let wanted = views.filter(|(_, view)| {
             filter.status.is_none_or(|want| view.status == want) && filter.is_about(&view.job)
         });
@@ -450,17 +482,11 @@ impl Inspect for ReferenceStore {
 
     async fn audit(&self, id: &JobId) -> StoreResult<Vec<AuditEvent>> {
         let state = self.state.lock();
-        let trail = |at: usize| state.trail.events_of(state.records[at].seq);
-        Ok(state.position(id).map(trail).unwrap_or_default())
+        Ok(state.index.find(id).map(|seq| state.trail.events_of(seq)).unwrap_or_default())
     }
 
     async fn dead_letter(&self, id: &JobId) -> StoreResult<Option<DeadLetter>> {
-        Ok(self
-            .state
-            .lock()
-            .find_dead(id)
-            .and_then(|record| record.dead_letter.clone())
-            .map(|(_, entry)| entry))
+        Ok(self.state.lock().find_dead(id).map(|(_, entry)| entry.clone()))
     }
 
     async fn dead_letters(
@@ -496,7 +522,7 @@ impl Inspect for ReferenceStore {
         let mut state = self.state.lock();
         state.mark_due(None, now);
         let mut counts = Counts { dead_letters: state.dead_letters().len() as u64, ..Counts::default() };
-        for record in &state.records {
+        for record in state.records.values() {
             match record.state {
                 SnapshotState::Waiting if record.lease.is_some() => counts.leased += 1,
                 SnapshotState::Waiting => {
@@ -517,7 +543,7 @@ impl Inspect for ReferenceStore {
         now: Timestamp,
     ) -> StoreResult<BTreeMap<RouteName, Timestamp>> {
         let mut oldest = BTreeMap::new();
-        for StoredJob { job, .. } in self.state.lock().records.iter().filter(|record| record.waits()) {
+        for StoredJob { job, .. } in self.state.lock().records.values().filter(|record| record.waits()) {
             let left_out = [None, Some(job.route.clone())]
                 .into_iter()
                 .any(|route| left_out.contains(&(route, job.company.clone())));

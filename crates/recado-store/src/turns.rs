@@ -5,7 +5,7 @@
 //! to the back when the next job is claimed. So a tenant that arrives waits for one turn of each other one at
 //! most. A tenant that is held back is passed over and keeps its place, and the rest of its turn.
 //!
-//! Weights and quotas come with each claim: a store keeps neither, it decides nothing about tenants.
+//! Weights and quotas come with each claim: a store keeps neither, and applies them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -74,6 +74,22 @@ pub fn clean_lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
+/// A number as people read it.
+pub fn grouped(value: f64) -> String {
+    if value < 100.0 && value.fract() != 0.0 {
+        return format!("{value:.2}");
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// `NO_COLOR` and dumb terminals are respected.
 pub fn colour_is_welcome() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -375,6 +391,12 @@ const COLUMN_GAP: u16 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        let shown = [0.0, 5.0, 0.126, -0.5, 99.99, 100.4, 12_345.0, 1_234_567.8].map(grouped);
+        assert_eq!(shown, ["0", "5", "0.13", "-0.50", "99.99", "100", "12,345", "1,234,568"]);
+    }
 
     #[test]
     fn what_others_wrote_cannot_steer_the_terminal() {

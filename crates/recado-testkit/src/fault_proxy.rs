@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -21,7 +22,18 @@ pub enum Mode {
     LoseAnswers,
     /// Requests arrive; instead of the answer the connection ends.
     CutAtAnswer,
+    /// Everything goes through, each chunk [`LATE`].
+    Late,
+    /// Requests arrive; instead of each answer comes one that no server gives, by turns of [`GARBAGE`].
+    Garbage,
 }
+
+/// Bytes that are no protocol, lengths that no memory has, an answer of the wrong kind.
+const GARBAGE: [&[u8]; 4] =
+    [b"\x00\xff\xfe garbage\r\n", b"$99999999999\r\nx", b"*2147483647\r\n:1\r\n", b"+surprise\r\n"];
+
+/// The latency of [`Mode::Late`].
+const LATE: Duration = Duration::from_millis(100);
 
 pub struct Proxy {
     address: SocketAddr,
@@ -47,9 +59,19 @@ struct Wire {
 struct WireState {
     faults: Faults,
     open: HashMap<u64, [TcpStream; 2]>,
-    /// Chunks that were held, lost or answered with an end.
+    /// Chunks that were held, late, lost, replaced or answered with an end.
     hurt: u64,
+    /// Chunks on their way to the server.
+    requests: u64,
     closed: bool,
+}
+
+impl WireState {
+    fn is_late(&mut self) -> bool {
+        let is_late = self.faults.mode == Mode::Late;
+        self.hurt += u64::from(is_late);
+        is_late
+    }
 }
 
 #[derive(Default)]
@@ -57,6 +79,8 @@ struct Faults {
     mode: Mode,
     answers_to_cut: usize,
     break_before: Option<&'static str>,
+    /// Requests that still pass before the wire breaks.
+    break_after: Option<u64>,
     is_broken: bool,
     hold_before: Option<&'static str>,
     is_holding: bool,
@@ -72,6 +96,7 @@ enum Direction {
 enum Fate {
     Passes,
     IsLost,
+    IsReplaced(&'static [u8]),
     EndsConnection,
 }
 
@@ -127,6 +152,16 @@ impl Proxy {
         self.change(|faults| *faults = Faults { break_before: Some(words), ..Faults::default() });
     }
 
+    /// Cuts the connection after so many more requests, as far as each is a chunk, and lets nothing through afterwards.
+    pub fn break_after(&self, requests: u64) {
+        self.change(|faults| *faults = Faults { break_after: Some(requests), ..Faults::default() });
+    }
+
+    /// Requests so far, as far as each is a chunk.
+    pub fn requests(&self) -> u64 {
+        self.wire.state.lock().requests
+    }
+
     /// The first request that has these words waits with them until the wire is mended. All others get through.
     pub fn hold_before(&self, words: &'static str) {
         self.change(|faults| *faults = Faults { hold_before: Some(words), ..Faults::default() });
@@ -152,7 +187,7 @@ impl Proxy {
         state.open.len()
     }
 
-    /// Chunks that were held, lost or answered with an end, so far.
+    /// Chunks that were held, late, lost or answered with an end, so far.
     pub fn hurt(&self) -> u64 {
         self.wire.state.lock().hurt
     }
@@ -197,10 +232,14 @@ impl Wire {
             if matches!(direction, Direction::ToServer) {
                 (self.inspect)(chunk);
             }
+            if self.state.lock().is_late() {
+                std::thread::sleep(LATE);
+            }
             match self.fate_of(chunk, direction) {
                 Fate::Passes if to.write_all(chunk).is_ok() => {}
+                Fate::IsReplaced(other) if to.write_all(other).is_ok() => {}
                 Fate::IsLost => {}
-                Fate::Passes | Fate::EndsConnection => return,
+                Fate::Passes | Fate::IsReplaced(_) | Fate::EndsConnection => return,
             }
         }
     }
@@ -209,12 +248,18 @@ impl Wire {
         let mut state = self.state.lock();
         match direction {
             Direction::ToServer => {
+                state.requests += 1;
                 let contains = |words: &str| chunk.windows(words.len()).any(|part| part == words.as_bytes());
                 if state.faults.hold_before.take_if(|words| contains(words)).is_some() {
                     state.faults.is_holding = true;
                     self.wait_while(&mut state, |faults| faults.is_holding);
                 }
                 state.faults.is_broken |= state.faults.break_before.is_some_and(contains);
+                match &mut state.faults.break_after {
+                    Some(0) => state.faults.is_broken = true,
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
                 if state.faults.is_broken {
                     return Fate::EndsConnection;
                 }
@@ -225,6 +270,10 @@ impl Wire {
                 if is_cut || state.faults.mode == Mode::CutAtAnswer {
                     state.hurt += 1;
                     return Fate::EndsConnection;
+                }
+                if state.faults.mode == Mode::Garbage {
+                    state.hurt += 1;
+                    return Fate::IsReplaced(GARBAGE[state.hurt as usize % GARBAGE.len()]);
                 }
                 if state.faults.mode == Mode::LoseAnswers {
                     state.hurt += 1;

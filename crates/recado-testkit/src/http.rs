@@ -27,6 +27,8 @@ pub enum Act {
     Hang(String),
     /// Write this and then a body without end, for as long as the other side reads.
     Flood(String),
+    /// Write this and then a byte each second, for as long as the other side reads.
+    Dribble(String),
     /// Reset the connection without a word.
     Reset,
 }
@@ -213,6 +215,15 @@ fn converse(stream: &TcpStream, server: &impl Serve) -> io::Result<()> {
                 let mut written = writer.write_all(text.as_bytes());
                 while written.is_ok() {
                     written = writer.write_all(&[b'x'; 64 << 10]);
+                }
+                server.on_leave();
+                return written;
+            }
+            Act::Dribble(text) => {
+                let mut written = writer.write_all(text.as_bytes());
+                while written.is_ok() {
+                    std::thread::sleep(Duration::from_secs(1));
+                    written = writer.write_all(b"x");
                 }
                 server.on_leave();
                 return written;

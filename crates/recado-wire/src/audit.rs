@@ -43,6 +43,9 @@ pub struct AuditItem {
     pub provider: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// The provider's code of the failure, or Recado's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<Box<str>>,
     #[serde(flatten)]
     #[schema(inline)]
     pub retry: AuditedRetry,
@@ -120,6 +123,7 @@ impl AuditItem {
             company_id: record.company_id.clone(),
             route: record.route.clone(),
             attempt: decision.attempt,
+            error_code: decision.error_code.clone(),
             retry: AuditedRetry {
                 error_message: decision.error_message.clone(),
                 retry_count: decision.retry_count,

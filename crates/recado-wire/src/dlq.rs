@@ -1,5 +1,7 @@
 //! The dead letter queue: look, count, replay, discard.
 
+pub mod archive;
+
 use recado_core::words::{replay_advice, uncertain_attempts};
 use recado_core::{Cause, Class, CompanyId, DeadLetterState, JobId, Payload, RouteName, Status, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -11,7 +11,6 @@
 
 pub mod accounts;
 pub mod alerts;
-pub mod archive;
 pub mod audit;
 pub mod bulk;
 pub mod calls;
@@ -28,6 +27,8 @@ pub mod leases;
 pub mod nodes;
 pub mod providers;
 pub mod routes;
+pub mod rules;
+pub mod simulations;
 pub mod tenants;
 
 pub use format::components;

@@ -21,6 +21,7 @@ mod browser {
     mod lanes;
     mod pages;
     mod people;
+    mod simulating;
     mod trail;
     mod walk;
 }

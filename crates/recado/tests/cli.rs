@@ -5,6 +5,7 @@
 mod cli {
     mod audit;
     mod camunda;
+    mod chaos;
     mod commands;
     mod configuring;
     mod damage;
@@ -18,8 +19,10 @@ mod cli {
     mod moved_directory;
     mod moving;
     mod redis;
+    mod simulating;
     mod slow_readers;
     mod starting;
     mod stopping;
     mod stranded;
+    mod suggesting;
 }

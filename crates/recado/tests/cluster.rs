@@ -13,7 +13,11 @@ mod cluster {
     mod given;
 
     #[path = "../faults/mod.rs"]
+    #[expect(dead_code, reason = "the fault matrix needs more of it")]
     mod faults;
+
+    #[path = "../results/mod.rs"]
+    mod results;
 
     mod far_end;
     mod ledger;
@@ -23,5 +27,6 @@ mod cluster {
     mod chaos;
     mod clock_and_disk;
     mod handover;
+    mod redis_faults;
     mod visible;
 }

@@ -4,7 +4,10 @@
 //! - what was refused did not;
 //! - what arrived more than once was in flight at a kill, and bore the same idempotency key.
 //!
-//! `RECADO_KILLS` sets how many kills (`cargo xtask kill-loop` runs a hundred).
+//! `RECADO_KILLS` sets how many kills (`cargo xtask kill-loop` runs a hundred), `RECADO_JOBS` how many jobs come in batches.
+
+#[path = "results/mod.rs"]
+mod results;
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -28,6 +31,19 @@ const IN_THE_PIPE: Duration = Duration::from_millis(100);
 
 /// An outcome is on disk this soon after the provider has answered, or the kill comes before.
 const SETTLED_WITHIN: Duration = Duration::from_millis(1_500);
+
+const SEED: u64 = 2_026;
+
+/// Jobs in one batch, and clients that send batches.
+const BATCH_JOBS: usize = 5_000;
+const BATCH_CLIENTS: usize = 2;
+
+/// Jobs for each kill while batches come, and kills at least.
+const JOBS_PER_KILL: usize = 500_000;
+const BATCH_KILLS_MIN: usize = 3;
+
+/// All jobs of the batches are sent within this long after the last one was acknowledged.
+const DRAIN_MAX: Duration = Duration::from_secs(1_200);
 
 /// The provider: remembers what came when, under which key.
 #[derive(Debug, Default)]
@@ -108,10 +124,20 @@ impl Server {
 
 /// One request on a connection of its own: status and body.
 async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+    ask_with(address, method, path, "application/json", body).await
+}
+
+async fn ask_with(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    content: &str,
+    body: &str,
+) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address).await?;
     let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: {content}\r\n\
          content-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).await?;
@@ -186,7 +212,7 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over
 
     let mut killed_at = Vec::new();
     let mut killed_in_flight = 0;
-    let mut chance = fastrand::Rng::with_seed(2_026);
+    let mut chance = fastrand::Rng::with_seed(SEED);
     for _ in 0..kills {
         tokio::time::sleep(Duration::from_millis(chance.u64(60..500))).await;
         killed_in_flight += usize::from(sink.in_flight.load(Ordering::SeqCst) > 0);
@@ -238,6 +264,17 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over
             assert!(explained, "{id} was repeated, and no kill was nearer than {nearest:?}: {came:?}");
         }
     }
+    let mut row = results::Row {
+        fault: "kill -9 at random",
+        operation: "traffic",
+        test: "kill_loop",
+        seed: SEED,
+        runs: killed_in_flight,
+        fired: killed_in_flight,
+        acknowledged: acknowledged.len(),
+        ..results::Row::default()
+    };
+    row.add_duplicates("death before the record", repeated);
     println!(
         "{kills} kills, {killed_in_flight} with deliveries in flight; {} acknowledged, {} refused, {} unanswered, {} delivered, {repeated} repeated",
         acknowledged.len(),
@@ -249,4 +286,110 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over
         killed_in_flight * 2 >= kills,
         "at most {killed_in_flight} of {kills} kills hit work in flight: the fault did not fire"
     );
+    row.write();
+}
+
+fn batch(nth: usize) -> String {
+    let job = |at: usize| {
+        let (id, company) = (nth * BATCH_JOBS + at, at % 7);
+        format!(r#"{{"jobId":"batch-{id}","route":"sandbox","companyId":"company-{company}","data":{{}}}}"#)
+    };
+    (0..BATCH_JOBS).map(job).collect::<Vec<_>>().join("\n")
+}
+
+/// Sends a batch until it is answered, as a client of an outbox does. Returns the answer.
+async fn send_batch(address: SocketAddr, nth: usize, cut_off: &AtomicUsize) -> serde_json::Value {
+    let body = batch(nth);
+    loop {
+        match ask_with(address, "POST", "/v1/jobs/batch", "application/x-ndjson", &body).await {
+            Ok((200..=299, answer)) => {
+                let answer: serde_json::Value = serde_json::from_str(&answer).expect("a batch's answer");
+                // A busy server may refuse some of a batch: those are sent again.
+                if answer["refused"] == 0 {
+                    return answer;
+                }
+            }
+            Ok((503 | 429, _)) => {}
+            Ok((status, body)) => panic!("unexpected answer {status}: {body}"),
+            Err(_) => drop(cut_off.fetch_add(1, Ordering::SeqCst)),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_job_of_many_batches_is_known_and_sent_after_kills() {
+    let jobs: usize =
+        std::env::var("RECADO_JOBS").map_or(40_000, |jobs| jobs.parse().expect("RECADO_JOBS is a number"));
+    let (batches, kills) = (jobs / BATCH_JOBS, (jobs / JOBS_PER_KILL).max(BATCH_KILLS_MIN));
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = format!("[retention]\nended_max_count = {}\n", 2 * jobs);
+    std::fs::write(dir.path().join("recado.toml"), config).expect("a file");
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let mut server = Server::start(dir.path(), address).await;
+
+    let (next, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let cut_off = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<_> = (0..BATCH_CLIENTS)
+        .map(|_| {
+            let (next, done, cut_off) = (next.clone(), done.clone(), cut_off.clone());
+            tokio::spawn(async move {
+                loop {
+                    let nth = next.fetch_add(1, Ordering::SeqCst);
+                    if nth >= batches {
+                        return;
+                    }
+                    send_batch(address, nth, &cut_off).await;
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    let (mut chance, mut struck) = (fastrand::Rng::with_seed(SEED), 0);
+    for kill in 0..kills {
+        let share = kill as f64 + chance.f64();
+        while (done.load(Ordering::SeqCst) as f64) < share * batches as f64 / kills as f64 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let before = cut_off.load(Ordering::SeqCst);
+        server.kill();
+        server = Server::start(dir.path(), address).await;
+        struck += usize::from(cut_off.load(Ordering::SeqCst) > before);
+    }
+    for client in clients {
+        client.await.expect("the client went on to the end");
+    }
+
+    // Asked for once more, every job is known, and none is accepted anew.
+    let drained = Instant::now();
+    for nth in 0..batches {
+        loop {
+            let answer = send_batch(address, nth, &cut_off).await;
+            assert_eq!(answer["accepted"], 0, "a job of batch {nth} was acknowledged and is not known");
+            let items = answer["items"].as_array().expect("items");
+            assert_eq!(items.len(), BATCH_JOBS);
+            if items.iter().all(|item| item["status"] == "sent") {
+                break;
+            }
+            assert!(drained.elapsed() < DRAIN_MAX, "jobs of batch {nth} are not sent after {DRAIN_MAX:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    server.kill();
+    println!(
+        "{} jobs in {batches} batches, {kills} kills, {struck} of them cut off a request",
+        batches * BATCH_JOBS
+    );
+    assert!(struck * 2 >= kills, "only {struck} of {kills} kills cut a request off");
+    let row = results::Row {
+        fault: "kill -9 at random",
+        operation: "batches of 5,000",
+        test: "kill_loop",
+        seed: SEED,
+        runs: struck,
+        fired: struck,
+        acknowledged: batches * BATCH_JOBS,
+        ..results::Row::default()
+    };
+    row.write();
 }

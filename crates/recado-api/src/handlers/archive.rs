@@ -14,7 +14,7 @@ use futures_util::stream;
 use recado_engine::dlq::archive::Imported;
 use recado_store::PageRequest;
 use recado_wire::NDJSON;
-use recado_wire::archive::{
+use recado_wire::dlq::archive::{
     CSV, ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportItem, ImportResult,
 };
 use recado_wire::dlq::{DeadLetter, DeadLetterFilter};

@@ -44,15 +44,15 @@ pub async fn listen(
     headers: HeaderMap,
     CheckedQuery(wanted): CheckedQuery<EventQuery>,
 ) -> ApiResult {
-    let Some(place) = api.place_to_listen() else {
+    let Some(permit) = api.listener_permit() else {
         let max = api.limits().listeners_max;
         return Err(ApiError::busy(format!(
             "there are {max} listeners already; close some, or try again later"
         )));
     };
-    let last_heard = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
-    let last_heard = last_heard.filter(|id| !id.is_empty()).or(wanted.last_event_id.as_deref());
-    let listening = api.engine.notifier.events.listen(last_heard);
+    let last_event_id = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
+    let last_event_id = last_event_id.filter(|id| !id.is_empty()).or(wanted.last_event_id.as_deref());
+    let listening = api.engine.notifier.events.listen(last_event_id);
     let gap = listening.gap.then(|| {
         let reason = "some events after your last one are no longer kept".to_owned();
         write_gap(Gap { reason, missed: None })
@@ -63,8 +63,8 @@ pub async fn listen(
         wanted,
         gap: gap.flatten(),
         missed: listening.missed.into(),
-        told: listening.receiver,
-        _place: place,
+        receiver: listening.receiver,
+        _permit: permit,
     };
     let pieces = stream::unfold(listener, |mut listener| async {
         let piece = listener.next().await?;
@@ -81,8 +81,8 @@ struct Listener {
     gap: Option<sse::Event>,
     /// Events that it missed and was not sent yet. All listeners share them.
     missed: VecDeque<Arc<Event>>,
-    told: Receiver<Arc<Event>>,
-    _place: OwnedSemaphorePermit,
+    receiver: Receiver<Arc<Event>>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Listener {
@@ -104,11 +104,11 @@ impl Listener {
 
     async fn receive_event(&mut self) -> Option<sse::Event> {
         loop {
-            let heard = tokio::select! {
+            let received = tokio::select! {
                 () = self.api.options.closing.cancelled() => return None,
-                heard = self.told.recv() => heard,
+                received = self.receiver.recv() => received,
             };
-            let piece = match heard {
+            let piece = match received {
                 Ok(event) if self.wanted.wants(&event) => write_event(&event),
                 Ok(_) => None,
                 Err(RecvError::Lagged(missed)) => {

@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::given::{Answer, Server};
 
 /// The contract's calls that exist so far.
-const CONTRACT: [(&str, &str); 58] = [
+const CONTRACT: [(&str, &str); 60] = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
     ("POST", "/v1/jobs/batch"),
@@ -71,6 +71,8 @@ const CONTRACT: [(&str, &str); 58] = [
     ("GET", "/v1/routes"),
     ("POST", "/v1/routes/{name}/pause"),
     ("POST", "/v1/routes/{name}/resume"),
+    ("GET", "/v1/rules/suggestions"),
+    ("POST", "/v1/simulations"),
     ("GET", "/v1/tenants"),
     ("GET", "/v1/tenants/{companyId}"),
     ("PUT", "/v1/tenants/{companyId}"),

@@ -26,9 +26,9 @@ impl Ear {
         Ear::after(server, query, None).await
     }
 
-    pub async fn after(server: &Server, query: &str, last_heard: Option<&str>) -> Ear {
+    pub async fn after(server: &Server, query: &str, last_event_id: Option<&str>) -> Ear {
         let mut request = server.http.get(server.url(&format!("/v1/events{query}")));
-        if let Some(id) = last_heard {
+        if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
         }
         let response = request.send().await.unwrap();

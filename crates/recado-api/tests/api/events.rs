@@ -230,7 +230,7 @@ async fn the_client_hears_events_typed() {
     let heard = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap().unwrap();
     let StreamItem::Event(event) = heard else { panic!("{heard:?}") };
     assert_eq!((event.kind, event.data.job.job_id.as_deref()), (EventKind::JobSent, Some(id.as_str())));
-    assert_eq!(stream.last_heard(), Some(&*event.id));
+    assert_eq!(stream.last_event_id(), Some(&*event.id));
     let answer = server.client().events(EventQuery { events: vec![], ..EventQuery::default() }).await;
     assert!(answer.is_ok());
 }

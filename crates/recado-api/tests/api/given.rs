@@ -9,6 +9,7 @@ use recado_client::Client;
 use recado_core::decide::Terms;
 use recado_core::{AuditEvent, Jitter, Policy, Random, RouteName, rules};
 use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::audit::TrailTerms;
 use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
 use recado_store::{AuditSpan, Retention, Store};
@@ -145,6 +146,8 @@ pub struct Setup {
     pub providers: Vec<(&'static str, ProviderTerms)>,
     /// Terms of the dead letter queue.
     pub dead_letters: DeadLetterTerms,
+    /// Archives the audit trail below its directory.
+    pub trail: bool,
     /// The directory of an earlier server's jobs.
     pub dir: Option<TempDir>,
 }
@@ -162,9 +165,16 @@ impl Default for Setup {
             webhooks: None,
             providers: Vec::new(),
             dead_letters: DeadLetterTerms::default(),
+            trail: false,
             dir: None,
         }
     }
+}
+
+/// Reads a policy that is a number of attempts alone: formats of configuration files are not the API's business.
+fn read_attempts(text: &str, usual: &Policy) -> Result<Policy, Vec<String>> {
+    let attempts = text.parse().map_err(|_| vec!["is not a number of attempts".to_owned()])?;
+    Ok(Policy { max_attempts: attempts, ..usual.clone() })
 }
 
 #[derive(Debug)]
@@ -195,6 +205,11 @@ impl Server {
             Parts::new(store.clone(), routes, settings(), Arc::new(SystemClock), Random::from_seed(7));
         parts.providers = setup.providers.into_iter().map(|(name, terms)| (name.into(), terms)).collect();
         parts.dead_letters = setup.dead_letters;
+        parts.trail = setup.trail.then(|| TrailTerms {
+            dir: dir.path().join("audit"),
+            key: None,
+            months_kept: recado_audit::MONTHS_KEPT,
+        });
         if let Some(policy) = setup.webhooks {
             with_webhooks(&mut parts, policy);
         }
@@ -208,6 +223,7 @@ impl Server {
             hosts: Hosts::at(address, &["recado.test".to_owned()]),
             limits: setup.limits,
             closing: closing.clone(),
+            read_policy: Some(read_attempts),
         };
         let answers = AnswerCheck::default();
         let router = answers.around(router(ApiState::new(engine.clone(), options)));

@@ -31,6 +31,8 @@ mod metrics;
 mod nodes;
 mod providers;
 mod routes;
+mod rules;
+mod simulations;
 mod stopping;
 mod tenants;
 mod traces;

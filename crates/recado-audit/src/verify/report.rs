@@ -11,7 +11,7 @@ use crate::month::Month;
 const FINDINGS_MAX: usize = 100;
 
 /// The result of `verify`: what it read, and every fault.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     pub segments: usize,

@@ -50,6 +50,7 @@ fn every_field_of_an_event_comes_back_whatever_is_in_it() {
         provider: Some(nasty.into()),
         decision: RetryDecision {
             attempt: Some(u32::MAX),
+            error_code: Some(nasty.into()),
             error_message: Some(nasty.into()),
             retry_count: Some(0),
             error_classification: Some(Class::Unknown),
@@ -61,6 +62,7 @@ fn every_field_of_an_event_comes_back_whatever_is_in_it() {
         },
         actor: Some(nasty.into()),
         bulk_id: Some(nasty.into()),
+        data_changed: Some(true),
         ..AuditEvent::claim("", nasty, AuditKind::Replayed, at("2026-09-01T08:00:00Z"))
     };
     full.source = nasty.into();

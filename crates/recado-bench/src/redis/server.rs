@@ -69,10 +69,14 @@ impl RedisServer {
         NodeProcess::start(manifest).await
     }
 
+    /// The server's memory without the buffers of its connections, which keep the size of the largest call for a while.
     pub async fn used_bytes(&mut self) -> Result<u64, Failed> {
         let info: String = redis::cmd("INFO").arg("memory").query_async(&mut self.connection).await?;
-        let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
-        Ok(used.ok_or("no used_memory in INFO")?.trim().parse()?)
+        let figure = |name: &str| -> Result<u64, Failed> {
+            let found = info.lines().find_map(|line| line.strip_prefix(name));
+            Ok(found.ok_or_else(|| format!("no {name} in INFO"))?.trim().parse()?)
+        };
+        Ok(figure("used_memory:")?.saturating_sub(figure("mem_clients_normal:")?))
     }
 
     pub async fn set_fsync(&mut self, policy: &str) -> Result<(), Failed> {

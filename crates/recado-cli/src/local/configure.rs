@@ -96,11 +96,12 @@ fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
     if !config.warnings.list.is_empty() {
         screen.line(Warnings(&config.warnings))?;
     }
+    let mut warnings = config.warnings.list.len() as u64;
     for other in Environment::ALL.into_iter().filter(|other| *other != config.environment) {
         let faults = match Config::check_elsewhere(&inputs, other) {
             Err(faults) => faults,
-            Ok(warnings) => {
-                if warnings.list.len() > config.warnings.list.len() {
+            Ok(there) => {
+                if there.list.len() > config.warnings.list.len() {
                     screen.line(format_args!(
                         "note: {other} has more warnings; see recado config check --env {other}"
                     ))?;
@@ -110,6 +111,7 @@ fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
         };
         if args.env.is_none() {
             screen.line(Warnings(&faults))?;
+            warnings += faults.list.len() as u64;
         }
         screen
             .line(format_args!("note: it does not work in {other}; see recado config check --env {other}"))?;
@@ -118,7 +120,7 @@ fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
         screen.line(format_args!("note: nothing reads the variable {name}; did you mean {meant}?"))?;
     }
     let file = config.file.as_deref().unwrap_or("No file, built-in defaults");
-    let warnings = match config.warnings.list.len() as u64 {
+    let warnings = match warnings {
         0 => String::new(),
         count => format!(", {}", counted(count, "warning", "warnings")),
     };

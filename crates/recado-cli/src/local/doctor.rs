@@ -1,8 +1,10 @@
 //! `recado doctor`: looks at everything a server needs, and says how to mend what is wrong.
 
+pub mod chaos;
 mod checks;
 mod redis;
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,15 +17,34 @@ use recado_terminal::{Paint, Screen, clean_lines};
 use crate::{ConfigArgs, Done, FormArgs, ServerArgs, Stop};
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "EXAMPLES:\n  recado doctor\n  recado doctor --store redis://127.0.0.1:6379\n  recado doctor --env production --config /etc/recado/recado.toml --url http://10.0.0.5:7400"
-)]
+#[command(after_help = "\
+EXAMPLES:
+  recado doctor
+  recado doctor --store redis://127.0.0.1:6379
+  recado doctor --env production --config /etc/recado/recado.toml --url http://10.0.0.5:7400
+  recado doctor --chaos --kills 50 --data-dir /var/lib/recado
+                                   does this disk keep what was acknowledged? about a minute
+
+--chaos starts a server of its own on a loopback port, in a new directory on the disk of the data directory, and kills
+it again and again (kill -9) while callers enqueue. It counts what was acknowledged, lost and delivered twice, times
+fsync and says when that is too fast to be true. It needs 1 GiB of free space. Existing data is not touched. It removes
+its directory, unless a check fails: then it says where the files are. The exit code is 1 when anything is marked ✗. It
+does not test Redis.")]
 pub struct DoctorArgs {
     #[command(flatten)]
     form: FormArgs,
     /// The store to look at, instead of the configured one.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// The data directory to look at, instead of the configured one.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Kill a server of its own on this disk again and again, and account for every job.
+    #[arg(long)]
+    chaos: bool,
+    /// Kills of --chaos.
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "chaos", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    kills: u32,
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]
@@ -41,7 +62,12 @@ enum ServerState {
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
-    let inputs = args.config.inputs(Flags { store: args.store, ..Flags::default() })?;
+    if args.chaos {
+        let disk = chaos_disk(&args)?;
+        return chaos::run(&disk, args.kills, args.form.get(), screen).await;
+    }
+    let flags = Flags { store: args.store, data_dir: args.data_dir, ..Flags::default() };
+    let inputs = args.config.inputs(flags)?;
     let client = args.server.client()?.with_timeout(PATIENCE);
     let health = client.health().await;
     let server = if health.is_ok() { ServerState::Answers } else { ServerState::Silent };
@@ -81,6 +107,23 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
         0 => Ok(()),
         1 => Err(Stop::failed("one thing needs mending")),
         count => Err(Stop::Failed(format!("{count} things need mending"))),
+    }
+}
+
+/// The disk that --chaos tests. It tests no Redis: one that holds jobs is not there to be killed.
+fn chaos_disk(args: &DoctorArgs) -> Result<chaos::Disk, Stop> {
+    const NOT_REDIS: &str = "--chaos kills servers on a disk and does not test Redis. `recado doctor --store URL` says \
+                             whether a Redis keeps what it is given; to test a disk, name a directory with --data-dir";
+    if args.store.is_some() {
+        return Err(Stop::usage(NOT_REDIS));
+    }
+    if let Some(data_dir) = &args.data_dir {
+        return chaos::Disk::named(Path::new(data_dir));
+    }
+    let config = Config::load_as_written(&args.config.inputs(Flags::default())?)?;
+    match config.redis {
+        Some(_) => Err(Stop::usage(NOT_REDIS)),
+        None => chaos::Disk::of(&config.settings.store.data_dir),
     }
 }
 

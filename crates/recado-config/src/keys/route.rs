@@ -56,6 +56,13 @@ section! {
 }
 
 section! {
+    /// A policy that stands alone.
+    SinglePolicy {
+        policy: PolicyKeys, table();
+    }
+}
+
+section! {
     PolicyKeys {
         /// The wait before the first retry.
         base: Duration, duration(DELAYS);

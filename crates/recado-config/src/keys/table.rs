@@ -23,7 +23,7 @@
 //!
 //! 1. Write its row in the section's table: `sections.rs`, `route.rs`, `provider.rs`, `channel.rs` or `alerts.rs`.
 //! 2. Use it: `config.settings.<section>.<key>`.
-//! 3. Write the generated files again: `cargo xtask tidy` prints the commands.
+//! 3. Write the generated files again: `cargo test -p recado-config committed` prints the commands.
 //!
 //! A check that concerns one value alone belongs to its format; one that compares keys goes to `resolve.rs` and reports
 //! with `checker.fault("section.key", "…")`.

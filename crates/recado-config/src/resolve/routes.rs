@@ -220,28 +220,35 @@ impl Resolver<'_> {
     fn policy(&self) -> Policy {
         let environment = self.around.environment;
         let usual = self.built_in.map_or_else(catalogue::default_policy, |row| row.policy(environment));
-        let Some(keys) = &self.keys.policy else { return usual };
-        if keys.schedule.is_some() && keys.names_curve() {
-            let message = "a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both";
-            self.scope.fault("policy.schedule", message);
-            return usual;
+        match &self.keys.policy {
+            Some(keys) => keys.checked_over(usual, &self.scope.below("policy")),
+            None => usual,
         }
-        let policy = keys.over(usual);
-        if matches!(policy.backoff, Backoff::Schedule(_)) && keys.cap_applies.is_some() {
-            let message =
-                "a schedule has no cap; take this out, or write the curve with base, factor and cap";
-            self.scope.fault("policy.cap_applies", message);
-        }
-        for words in policy.faults() {
-            self.scope.fault("policy", words);
-        }
-        policy
     }
 }
 
 impl PolicyKeys {
     fn names_curve(&self) -> bool {
         self.base.is_some() || self.factor.is_some() || self.cap.is_some()
+    }
+
+    /// Lays these keys over a policy, and reports the faults of what comes out.
+    pub fn checked_over(&self, usual: Policy, scope: &Scope<'_>) -> Policy {
+        if self.schedule.is_some() && self.names_curve() {
+            let message = "a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both";
+            scope.fault("schedule", message);
+            return usual;
+        }
+        let policy = self.over(usual);
+        if matches!(policy.backoff, Backoff::Schedule(_)) && self.cap_applies.is_some() {
+            let message =
+                "a schedule has no cap; take this out, or write the curve with base, factor and cap";
+            scope.fault("cap_applies", message);
+        }
+        for words in policy.faults() {
+            scope.fault("", words);
+        }
+        policy
     }
 
     /// A policy with these keys laid over it. Naming a part of a curve turns a schedule into a curve, and the other way

@@ -267,18 +267,16 @@ fn the_starter_file_works_with_every_line_taken_in() {
     assert!(config.routes.iter().all(|route| !matches!(route.delivery, Delivery::Missing(_))));
 }
 
-/// Run `cargo run -p recado -- config show --default > crates/recado-config/config.default.toml` when this fails.
 #[test]
 fn the_committed_default_file_is_up_to_date() {
-    let committed = include_str!("../../config.default.toml");
-    assert!(committed == template::default_file(), "crates/recado-config/config.default.toml is stale");
+    let is_current = include_str!("../../config.default.toml") == template::default_file();
+    assert!(is_current, "run: cargo run -- config show --default > crates/recado-config/config.default.toml");
 }
 
-/// Run `cargo run -- config reference > docs/configuration.md` when this fails.
 #[test]
 fn the_committed_reference_page_is_up_to_date() {
-    let committed = include_str!("../../../../docs/configuration.md");
-    assert!(committed == reference::page(), "docs/configuration.md is stale");
+    let is_current = include_str!("../../../../docs/configuration.md") == reference::page();
+    assert!(is_current, "run: cargo run -- config reference > docs/configuration.md");
 }
 
 #[test]

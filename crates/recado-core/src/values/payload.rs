@@ -137,11 +137,36 @@ fn outside_texts(json: &str) -> impl Iterator<Item = (usize, u8)> {
     })
 }
 
-/// A 128-bit digest of everything the caller asked for, blind to white space and to key order.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// A digest of everything the caller asked for, blind to white space and to key order.
+///
+/// Two are the same if their last [`KEPT_BYTES`](BodyHash::KEPT_BYTES) are: a store may keep no more, and one that keeps more
+/// gets digests from stores that do not.
+#[derive(Clone, Copy, Debug)]
 pub struct BodyHash(pub u128);
 
+impl PartialEq for BodyHash {
+    fn eq(&self, other: &Self) -> bool {
+        self.kept() == other.kept()
+    }
+}
+
+impl Eq for BodyHash {}
+
 impl BodyHash {
+    /// Bytes that are compared. Another body under a known id passes for the same one once in 281 million million times.
+    pub const KEPT_BYTES: usize = 6;
+
+    /// The part that is compared.
+    pub fn kept(self) -> [u8; BodyHash::KEPT_BYTES] {
+        let [.., a, b, c, d, e, f] = self.0.to_be_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    /// The digest of which this part was kept.
+    pub fn of_kept(kept: [u8; BodyHash::KEPT_BYTES]) -> Self {
+        BodyHash(kept.iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte)))
+    }
+
     /// Digests the request's parts in order. `data` is read as JSON, the rest as text.
     pub fn of(data: &Payload, parts: &[Option<&str>]) -> Result<Self, serde_json::Error> {
         let mut hasher = start(Tag::Body);
@@ -457,5 +482,14 @@ mod tests {
     fn debug_keeps_the_content_to_itself() {
         let payload = Payload::new(r#"{"cpf":"123"}"#).unwrap();
         assert_eq!(format!("{payload:?}"), "Payload(13 bytes)");
+    }
+
+    #[test]
+    fn a_store_that_keeps_a_part_of_a_digest_knows_the_body_by_it() {
+        let whole = BodyHash(u128::MAX / 7);
+        assert_eq!(BodyHash::of_kept(whole.kept()), whole);
+        for bit in [0, 47] {
+            assert_ne!(BodyHash(whole.0 ^ 1 << bit), whole, "bit {bit}");
+        }
     }
 }

@@ -141,7 +141,7 @@ fn an_audit_record_names_the_job_its_company_and_its_route_and_reads_back() {
 }
 
 #[test]
-fn a_record_is_written_as_older_versions_wrote_it_but_for_its_bulk_act() {
+fn a_record_is_written_as_older_versions_wrote_it_but_for_its_code_and_its_bulk_act() {
     let (_, audit) = after(job(), judged("smtp", smtp("421", "busy")), &attempts(5));
     let mut audit = audit.by(Some("ana"));
     audit.provider = Some("ses".into());
@@ -149,12 +149,15 @@ fn a_record_is_written_as_older_versions_wrote_it_but_for_its_bulk_act() {
         r#"{"timestamp":"2025-01-12T10:30:00.040Z","kind":"RETRY_SCHEDULED","#,
         r#""claimId":"123e4567-e89b-12d3-a456-426614174000","jobId":"123e4567-e89b-12d3-a456-426614174000","#,
         r#""companyId":"789e4567-e89b-12d3-a456-426614174999","userId":"user-7","correlationId":"corr-9","#,
-        r#""route":"email","provider":"ses","attempt":1,"errorMessage":"busy","retryCount":1,"#,
+        r#""route":"email","provider":"ses","attempt":1,"errorCode":"421","errorMessage":"busy","retryCount":1,"#,
         r#""errorClassification":"TRANSIENT","backoffMinutes":0,"nextRetryTime":"2025-01-12T10:30:01.040Z","#,
         r#""shouldRetry":true,"retryReason":"Retry 1 of 4","rule":"smtp/421","actor":"ana""#
     );
     assert_eq!(serde_json::to_string(&audit).unwrap(), format!("{written}}}"));
     assert_eq!(serde_json::from_str::<AuditEvent>(&format!("{written}}}")).unwrap(), audit);
+    let of_an_earlier_version = format!("{written}}}").replace(r#""errorCode":"421","#, "");
+    let read: AuditEvent = serde_json::from_str(&of_an_earlier_version).unwrap();
+    assert_eq!((read.decision.error_code, read.data_changed), (None, None));
     audit.bulk_id = Some("bulk_1".into());
     let with_bulk = format!(r#"{written},"bulkId":"bulk_1"}}"#);
     assert_eq!(serde_json::to_string(&audit).unwrap(), with_bulk);

@@ -101,7 +101,7 @@ fn opened_by_hand_it_stays_open_until_a_person_closes_it() {
     assert_eq!(breaker.hold_open("maintenance", NOW), Some(BreakerChange::Opened));
     assert_eq!(breaker.admit(&TERMS, at(1_000_000)), (Admission::Refused { until: None }, None));
     assert_eq!(breaker.close("done", at(1_000_001)), Some(BreakerChange::Closed));
-    assert!(matches!(breaker.admit(&TERMS, at(1_000_002)).0, Admission::Open(_)));
+    assert!(matches!(breaker.admit(&TERMS, at(1_000_002)).0, Admission::Allowed(_)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The circuit breaker's path, top to bottom: a delivery fails, the breaker counts it, it opens, all nodes know.
+//! The circuit breaker's path: a delivery fails, the breaker counts it, it opens, all nodes know.
 //!
 //! 1. A delivery ends, and its [`Permit`](super::gate::Permit) calls [`Gate::record_feedback`].
 //!    (A delivery to a receiver that users choose says nothing about the provider: `Gate::record_receiver_feedback`.)
@@ -10,7 +10,8 @@
 //! 5. Once the store has a change of state, [`Gate::on_breaker_change`] logs it and publishes the event; only the node
 //!    whose write made the change does.
 //! 6. The other nodes read the namespace [`PROVIDERS`] again when the store hints at a change, and within a second
-//!    anyway: [`Gate::sync_control`] takes the new state in and wakes their claimers.
+//!    anyway ([`sync::run`](crate::shared::sync), `Gate::take_in`): [`Gate::sync_control`] takes the new state in and
+//!    wakes their claimers.
 //!
 //! The way back is the same: when the reset time is over one claimer asks for the probe ([`Gate::take_probe`]), which
 //! the store grants once over all nodes; the probe's feedback closes the breaker or opens it again.

@@ -79,7 +79,7 @@ impl Replayable for Limit {
         0
     }
 
-    fn over_at(&self) -> Option<Timestamp> {
+    fn expires_at(&self) -> Option<Timestamp> {
         Some(Limit::expires_at(self))
     }
 }

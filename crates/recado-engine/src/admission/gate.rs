@@ -1,4 +1,4 @@
-//! Decides whether deliveries may start: where one process's knowledge meets that of all.
+//! Decides whether deliveries may start, from the state of this process and the values that all nodes share.
 //!
 //! ```text
 //! reserve ─▶ claim ─▶ start ─▶ draw_rates ─▶ send ─▶ record_verdict
@@ -6,7 +6,7 @@
 //!
 //! [`Gate::reserve`] answers from memory and reserves slots; only a probe is asked of the store first. A claimed job
 //! starts on one of them and has a [`Permit`]. [`Gate::draw_rates`] spends the rates, in the store, before anything is
-//! sent: what another node was faster with is put back untouched. [`Permit::record_verdict`] informs the breaker and the
+//! sent: a job whose rate another node used up is released. [`Permit::record_verdict`] informs the breaker and the
 //! limits. A process that dies after `draw_rates` has spent what it did not send; one that dies with a probe leaves it to
 //! the next, when the probe's time is over. A store that does not answer grants nothing.
 
@@ -28,14 +28,14 @@ use crate::admission::control::{
     LIMITS, LimitChange, RECEIVER_HOLDS, ROUTES, RouteControl, SharedLimit, TENANT_LIMITS,
 };
 use crate::admission::deferrals::Deferrals;
-use crate::admission::provider::{Admittance, Provider, Quotas, Refusal, SlotOwner};
+use crate::admission::provider::{Admittance, Provider, Quotas, Refusal, RefusalReason, SlotOwner};
 use crate::admission::receivers::{ReceiverId, ReceiverWait};
 use crate::admission::tenant_limits::{self, Tenants};
 use crate::environment::Environment;
 use crate::notify::Notifier;
 use crate::notify::endpoints::Endpoint;
 use crate::route::{Carrier, Route};
-use crate::shared::sync::{NamespaceSnapshot, Synced};
+use crate::shared::sync::{Freshness, NamespaceSnapshot, Synced};
 use crate::shared::value::{SharedStore, SharedValue, SyncResult};
 
 /// Wait before a lane asks again that was refused because the store did not answer, or because another was faster.
@@ -57,8 +57,12 @@ pub struct Gate {
     /// Wakes claimers when a pause, a hold, a tenant's terms or a breaker changed, here or on another node.
     pub(crate) changed: Notify,
     pub(crate) shared: Arc<SharedStore>,
+    pub(crate) freshness: Arc<Freshness>,
     pub(crate) notifier: Arc<Notifier>,
 }
+
+/// A lane whose process may have missed what other nodes wrote looks again after this.
+const STALE_LOOK_AFTER: Duration = Duration::from_millis(250);
 
 /// One provider of a route, and the transport that reaches it.
 #[derive(Clone, Debug)]
@@ -75,7 +79,8 @@ impl ProviderTarget {
     }
 }
 
-/// Slots that a provider granted. Those that no delivery starts on go back when this is dropped.
+/// Slots that a provider granted, with the places in its rate and the probe that came with them. What no delivery starts on
+/// goes back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     gate: Arc<Gate>,
@@ -250,6 +255,9 @@ impl Gate {
         hold_max: Duration,
     ) -> Result<Reservation, Refusal> {
         let now = self.env.now();
+        if self.freshness.is_stale() {
+            return Err(Refusal { why: RefusalReason::Store, until: Some(now.plus(STALE_LOOK_AFTER)) });
+        }
         self.correct_clock(provider, now);
         let (granted, probe) = match provider.ask(wanted, slots, hold_max, now)? {
             Admittance::Granted(count) => (count, false),
@@ -277,7 +285,8 @@ impl Gate {
             provider.bound_companies(&mut quotas, hold_max, now);
         }
         self.tenants.bound(&mut quotas, now);
-        let Quotas { mut of, free_at, corrections } = quotas;
+        let Quotas { mut of, free_at, mut corrections } = quotas;
+        corrections.sort_by(|(one, _), (other, _)| one.key.cmp(&other.key));
         for (limit, change) in corrections {
             self.change_limit(&limit, change, now);
         }
@@ -341,7 +350,7 @@ impl Gate {
         if company_rate.is_none() && !self.tenants.are_bounded() {
             return (draws, of);
         }
-        let mut counts: HashMap<&CompanyId, u32> = HashMap::new();
+        let mut counts: BTreeMap<&CompanyId, u32> = BTreeMap::new();
         companies.iter().flatten().for_each(|company| *counts.entry(company).or_default() += 1);
         for (company, wanted) in counts {
             let first = draws.len();

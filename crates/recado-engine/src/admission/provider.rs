@@ -146,7 +146,7 @@ pub struct Provider {
 struct LocalState {
     companies: HashMap<CompanyId, CompanyState>,
     /// Slots that are granted, whether their deliveries have started or not.
-    running: usize,
+    granted: usize,
     started: usize,
     /// Granted, and not taken from the rate yet.
     reserved: u32,
@@ -203,7 +203,7 @@ impl Provider {
         let mut here = self.here.lock();
         let admission = self.control.read(|control| match (&control.paused, &self.terms.breaker) {
             (Some(pause), _) => Err(Refusal::without_end(RefusalReason::Paused(pause.clone()))),
-            (None, None) => Ok(Admission::Open(1.0)),
+            (None, None) => Ok(Admission::Allowed(1.0)),
             (None, Some(terms)) => match control.breaker.peek_admission(terms, now) {
                 Admission::Refused { until } => {
                     Err(Refusal { why: breaker_refusal(&control.breaker), until })
@@ -224,9 +224,9 @@ impl Provider {
                 return Err(Refusal { why: RefusalReason::Rate, until });
             }
         }
-        let Admission::Open(strength) = admission else { return Ok(Admittance::ProbeDue) };
+        let Admission::Allowed(strength) = admission else { return Ok(Admittance::ProbeDue) };
         if slots == SlotOwner::ThisProcess {
-            let free = self.bound(&here, strength).saturating_sub(here.running);
+            let free = self.bound(&here, strength).saturating_sub(here.granted);
             wanted = wanted.min(match self.terms.company_slots {
                 // All that is granted may be claimed of one company that has nothing on its way yet.
                 CompanySlots::AsManyAsFree => free.div_ceil(2),
@@ -249,7 +249,7 @@ impl Provider {
 
     fn reserve(&self, here: &mut LocalState, count: usize, slots: SlotOwner) {
         if slots == SlotOwner::ThisProcess {
-            here.running += count;
+            here.granted += count;
         }
         if self.terms.rate.is_some() {
             here.reserved = here.reserved.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
@@ -266,7 +266,7 @@ impl Provider {
     pub(crate) fn free(&self, count: usize, slots: SlotOwner) {
         if slots == SlotOwner::ThisProcess {
             let mut here = self.here.lock();
-            here.running = here.running.saturating_sub(count);
+            here.granted = here.granted.saturating_sub(count);
         }
         self.changed.notify_waiters();
     }
@@ -318,11 +318,13 @@ impl Provider {
         self.company(&mut here, company, now).limit.clone()
     }
 
-    /// Its own limit, and those of the companies in memory.
+    /// Its own limit, and those of the companies in memory, by key.
     pub(crate) fn limits(&self) -> Vec<SharedLimit> {
         let here = self.here.lock();
         let companies = here.companies.values().map(|company| company.limit.clone());
-        [self.limit.clone()].into_iter().chain(companies).collect()
+        let mut limits: Vec<SharedLimit> = [self.limit.clone()].into_iter().chain(companies).collect();
+        limits.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        limits
     }
 
     fn company<'a>(
@@ -372,7 +374,7 @@ impl Provider {
     /// A delivery ended: its slot is free.
     pub(crate) fn end(&self, company: &CompanyId) {
         let mut here = self.here.lock();
-        here.running = here.running.saturating_sub(1);
+        here.granted = here.granted.saturating_sub(1);
         here.started = here.started.saturating_sub(1);
         if let Some(company) = here.companies.get_mut(company) {
             company.running = company.running.saturating_sub(1);
@@ -486,7 +488,7 @@ impl Provider {
             breaker,
             paused,
             quiet_until: self.limit.read(|limit| limit.quiet_at(now).map(|(until, _)| until)),
-            running: here.running,
+            running: here.granted,
             bound: self.bound(&here, strength),
         }
     }
@@ -524,7 +526,7 @@ impl Provider {
     }
 
     /// Returns true while the breaker is open and no probe is due.
-    pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_open_without_probe(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return false };
         self.control.read(|control| {
             let refused = matches!(control.breaker.peek_admission(terms, now), Admission::Refused { .. });

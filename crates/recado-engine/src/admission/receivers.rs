@@ -207,9 +207,12 @@ impl Receivers {
         self.known.lock().get(id).map(|state| state.hold.clone())
     }
 
-    /// Returns the values that hold receivers back, of all that are known.
+    /// Returns the values that hold receivers back, of all that are known, by key.
     pub fn holds(&self) -> Vec<SharedLimit> {
-        self.known.lock().values().map(|state| state.hold.clone()).collect()
+        let mut holds: Vec<SharedLimit> =
+            self.known.lock().values().map(|state| state.hold.clone()).collect();
+        holds.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        holds
     }
 
     /// Returns every receiver that is held at `now`.

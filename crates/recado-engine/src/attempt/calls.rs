@@ -340,7 +340,7 @@ pub(crate) fn refreshed_key(job: &Job) -> Option<&str> {
 }
 
 /// A job keeps what its provider answered only if that is short.
-pub(crate) fn as_receipt(verdict: Verdict) -> Verdict {
+pub(crate) fn drop_long_answer(verdict: Verdict) -> Verdict {
     match verdict {
         Verdict::Delivered { answer } => Verdict::Delivered {
             answer: answer.filter(|answer| answer.as_str().len() <= ANSWER_KEPT_MAX_BYTES),

@@ -1,7 +1,7 @@
 //! One loop a route: as many leases as its provider admits, a delivery for each.
 //!
 //! It asks the provider first and claims second, so what may not go out stays in its lane. What it claimed it takes
-//! from the rates before it sends it; what other nodes were faster with goes back untouched. It sleeps until the
+//! from the rates before it sends it; a job whose rate another node used up is released. It sleeps until the
 //! store wakes it, until the next job is due, until the provider or a tenant is free again, whichever comes first; it
 //! never polls. A route with several providers asks them in order.
 
@@ -55,6 +55,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
                     false => gate.deferrals.record_free_lane(&route.name, attempts.env.now()),
                 }
                 tokio::select! {
+                    biased;
                     () = lifecycle.stopping.cancelled() => return,
                     () = any(changes) => {}
                     () = sleep_until(&*attempts.env.clock, free_at) => {}
@@ -105,6 +106,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         }
         let next = claimed.next_at.into_iter().chain(tenant_free_at).min();
         tokio::select! {
+            biased;
             () = lifecycle.stopping.cancelled() => {}
             () = changed => {}
             () = waker.wait() => {}

@@ -8,7 +8,7 @@
 //!
 //! - before `send`: the lease is orphaned, the job is claimed again, nothing was sent.
 //! - between `send` and the end of `settle`: the provider may have it. The job is claimed again and sent
-//!   once more with the same idempotency key; that is the one duplicate that can happen.
+//!   once more with the same idempotency key; `docs/guarantees.md` lists every way to a duplicate.
 //! - after `settle`: nothing; the outcome is durable. Only a live event, a counter or an account's mark may be missing.
 //!
 //! A lease that has ended before `send`, because the process or its store stood still, is extended first; where that is
@@ -34,7 +34,7 @@ use crate::metrics::delay_source;
 use crate::route::Route;
 use crate::send::send;
 
-/// Least time that a retry is postponed which its budget does not admit.
+/// Shortest wait of a retry that the retry budget refuses.
 const RETRY_WAIT_MIN: Duration = Duration::from_secs(1);
 
 impl Attempts {
@@ -43,6 +43,11 @@ impl Attempts {
         if !self.leases.renew_if_ending(&lease).await {
             tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the job was sent; its new holder decides");
             return;
+        }
+        // This process stood still since the claim: another node may have paused or held back what it is about to send.
+        if self.gate.freshness.is_stale() {
+            drop(permit);
+            return self.release(&lease).await;
         }
         let started_at = self.env.now();
 
@@ -55,13 +60,13 @@ impl Attempts {
             return self.settle(&lease, transition, Some(audit), DelaySource::Policy).await;
         }
 
-        // Admit: breaker, pause and slots held the lane back before it claimed, and the rates were drawn from. What is
-        // left to ask is about this job.
+        // Admit: breaker, pause and slots held the lane back before it claimed, and the rates were charged. The
+        // remaining checks concern this job.
         let (target, permit) = match pins::relation(&lease.job, route, &target.provider.name) {
             Pinned::Here => (target.clone(), permit),
             Pinned::Gone(provider) => return Box::pin(self.bury_pinned(&lease, &provider)).await,
             Pinned::Elsewhere(provider) => {
-                // The provider that it was for is not asked.
+                // Frees the slot at the other provider.
                 drop(permit);
                 let Some(pinned) = Box::pin(self.admit_pinned(route, provider, &lease.job)).await else {
                     return self.postpone(&lease, self.pinned_until(provider, started_at)).await;
@@ -74,13 +79,13 @@ impl Attempts {
         }
 
         let was_deferred = self.gate.deferrals.was_deferred(&lease.job, started_at);
-        let refreshed = calls::refreshed_key(&lease.job);
+        let answer_key = calls::refreshed_key(&lease.job);
         let delivery = Delivery {
             job: &lease.job,
             attempt: lease.attempt,
             now: started_at,
             timeout: route.timeout,
-            answer: if refreshed.is_some() { Wanted::Answer } else { Wanted::Receipt },
+            answer: if answer_key.is_some() { Wanted::Answer } else { Wanted::Receipt },
         };
         // Send.
         let began = Instant::now();
@@ -96,30 +101,30 @@ impl Attempts {
 
         let now = self.env.now();
         let hold = permit.record_verdict(&lease.job, &verdict, now);
-        if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshed, &verdict) {
+        if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (answer_key, &verdict) {
             self.remember_answer(key, answer.clone(), now);
         }
         // Decide.
-        let verdict = calls::as_receipt(verdict);
+        let verdict = calls::drop_long_answer(verdict);
         let delay_source = delay_source(&verdict);
         let draw = self.env.random.next_draw();
         let (mut transition, audit) =
             decide::decide_after_attempt(&lease, verdict, &route.terms, started_at, now, draw);
         transition.set_provider(&target.provider.name);
         if was_deferred {
-            transition.mark_held_up();
+            transition.mark_deferred();
         }
         if let Some(hold) = hold
             && let Transition::RetryAt { at, .. } = &mut transition
             && *at <= hold.until
             && self.gate.save_receiver_hold(&hold, route.hold_max(), now).await
         {
-            // The hold on its receiver stands for the wait: the job is held until that ends or an operator lifts it.
-            // Only once the store has the hold, or a crash would let the job out too early.
+            // The hold on its receiver replaces the wait: the job is looked at again every few seconds until the hold ends
+            // or an operator lifts it. Only once the store has the hold, or a crash would let the job out too early.
             *at = (*at).min(now.plus(HELD_LOOK_AFTER));
         }
 
-        // Settle, with what follows from it.
+        // Settle; `settle` goes on with `post_settle`.
         log::attempt(&self.env.routes, &lease, &transition);
         self.env.traces.record_attempt(&lease, &target.provider.name, &transition, (started_at, took));
         self.settle(&lease, transition, Some(audit), delay_source).await;

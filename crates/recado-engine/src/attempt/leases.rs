@@ -150,7 +150,10 @@ impl HeldLeases {
 
 impl LeaseEnds {
     fn tokens(&self, ending_by: Timestamp) -> Vec<LeaseToken> {
-        self.ends.iter().filter(|(_, end)| **end <= ending_by).map(|(token, _)| *token).collect()
+        let ending = self.ends.iter().filter(|(_, end)| **end <= ending_by);
+        let mut tokens: Vec<LeaseToken> = ending.map(|(token, _)| *token).collect();
+        tokens.sort_unstable();
+        tokens
     }
 
     /// The latest time, `now` at most, at which no lease has ended that a claim on its way may have been given.
@@ -166,6 +169,7 @@ pub(crate) async fn run_heartbeat(leases: Arc<HeldLeases>) {
     let mut wait = beat;
     loop {
         tokio::select! {
+            biased;
             () = leases.env.lifecycle.stopped.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
         }

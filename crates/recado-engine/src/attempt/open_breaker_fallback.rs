@@ -32,8 +32,8 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         }
         waker.reset();
         let now = attempts.env.now();
-        let all_shut = providers.iter().all(|provider| provider.is_shut(now));
-        let next_at = match all_shut && gate.pause_of(&route.name).is_none() {
+        let all_open = providers.iter().all(|provider| provider.is_open_without_probe(now));
+        let next_at = match all_open && gate.pause_of(&route.name).is_none() {
             false => None,
             true => match attempts.fall_back_on_due(&route).await {
                 Ok(next_at) => next_at,
@@ -46,6 +46,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
             },
         };
         tokio::select! {
+            biased;
             () = lifecycle.stopping.cancelled() => return,
             () = waker.wait() => {}
             () = any(changes) => {}
@@ -68,6 +69,7 @@ impl Attempts {
         let why = hold.map_or_else(|| "circuit breaker OPEN".to_owned(), |hold| hold.why);
         let act = |lease| self.fall_back(route, lease, &why);
         tokio::select! {
+            biased;
             _ = futures_util::future::join_all(claimed.leases.into_iter().map(act)) => {}
             () = self.env.lifecycle.stopping.cancelled() => {}
         }

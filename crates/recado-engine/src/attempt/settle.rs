@@ -58,8 +58,8 @@ impl Attempts {
         self.settle(lease, Transition::Postpone { until }, None, DelaySource::Policy).await;
     }
 
-    /// Gives a job back untouched: this process cannot carry it (its route is gone or belongs to workers), or the worker
-    /// that asked for it has hung up.
+    /// Gives a job back untouched: this process cannot carry it (its route is gone or belongs to workers), it stood still
+    /// and does not know what others wrote, or the worker that asked for it has hung up.
     pub(crate) async fn release(&self, lease: &Lease) {
         let transition = Transition::Release { at: lease.job.due_at, lost: None };
         self.settle(lease, transition, None, DelaySource::Policy).await;
@@ -122,6 +122,7 @@ impl Attempts {
                         lifecycle.unwritten_outcomes.fetch_add(1, Ordering::Relaxed);
                     }
                     tokio::select! {
+                        biased;
                         () = lifecycle.stopped.cancelled() => return,
                         () = tokio::time::sleep(wait) => {}
                     }

@@ -100,6 +100,7 @@ impl Attempts {
             let rung =
                 futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.wait())));
             tokio::select! {
+                biased;
                 () = self.env.lifecycle.stopping.cancelled() => {}
                 _ = rung => {}
                 () = &mut changed => {}
@@ -294,7 +295,7 @@ impl Attempts {
             if !provider.is_empty() {
                 transition.set_provider(provider);
                 if self.gate.deferrals.was_deferred(&lease.job, lease.claimed_at) {
-                    transition.mark_held_up();
+                    transition.mark_deferred();
                 }
             }
             log::attempt(&self.env.routes, &lease, &transition);

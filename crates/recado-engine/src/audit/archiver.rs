@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_audit::{Entry, Month, Options, Trail};
-use recado_core::{AuditEvent, Timestamp, reason};
+use recado_core::{AuditEvent, RetryDecision, Timestamp, reason};
 use recado_store::{AuditSpan, AuditTrim, StoreError};
 use tokio::time::Instant;
 
@@ -87,6 +87,7 @@ pub(crate) async fn run(trail: Arc<AuditTrail>, terms: TrailTerms) {
             }
         };
         tokio::select! {
+            biased;
             () = trail.env.lifecycle.stopped.cancelled() => break,
             () = tokio::time::sleep(wait) => {}
         }
@@ -263,7 +264,8 @@ fn rest(worked: Duration, late: Duration) -> Duration {
 }
 
 fn bounded(mut event: AuditEvent) -> AuditEvent {
-    for text in [&mut event.decision.error_message, &mut event.decision.retry_reason].into_iter().flatten() {
+    let RetryDecision { error_code, error_message, retry_reason, .. } = &mut event.decision;
+    for text in [error_code, error_message, retry_reason].into_iter().flatten() {
         if text.len() > TEXT_MAX_BYTES {
             *text = reason::clip(text, TEXT_MAX_BYTES).into();
         }

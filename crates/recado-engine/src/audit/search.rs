@@ -130,18 +130,22 @@ async fn search_files(terms: &TrailTerms, query: Query) -> Result<recado_audit::
 }
 
 /// One search, and how far both sides are.
-struct Walk<'t> {
+pub(super) struct Walk<'t> {
     terms: &'t TrailTerms,
     query: Query,
     /// The last sequence of the files.
-    end: u64,
+    pub(super) end: u64,
     /// The store's name in them, and the last number of each part that is there.
     store: Box<str>,
-    archived: BTreeMap<u16, u64>,
+    pub(super) archived: BTreeMap<u16, u64>,
 }
 
 impl<'t> Walk<'t> {
-    async fn begin(trail: &AuditTrail, terms: &'t TrailTerms, query: Query) -> Result<Self, TrailError> {
+    pub(super) async fn begin(
+        trail: &AuditTrail,
+        terms: &'t TrailTerms,
+        query: Query,
+    ) -> Result<Self, TrailError> {
         // Nothing is appended meanwhile, so both sides are of one moment.
         let writer = trail.archive.files.lock().await;
         if let Some(files) = &*writer {

@@ -135,6 +135,7 @@ impl DeadLetters {
             Some(_) => " with corrected data",
             None => "",
         };
+        audit.data_changed = Some(data.as_ref().is_some_and(|data| data != entry.data()));
         audit = audit.reason(match note {
             Some(note) => format!("Replayed{with}: {note}"),
             None => format!("Replayed{with}"),

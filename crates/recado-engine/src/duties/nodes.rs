@@ -113,6 +113,7 @@ impl Nodes {
                 write(&*self.kv, &self.env.node, Some(&self.beat(now)), now).await;
             }
             tokio::select! {
+                biased;
                 () = self.env.lifecycle.stopped.cancelled() => break,
                 // At once, so that it gets no work any more.
                 () = self.env.lifecycle.stopping.cancelled(), if !stopping => continue,

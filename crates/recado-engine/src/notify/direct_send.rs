@@ -30,8 +30,9 @@ impl Notifier {
         let stopping = self.env.lifecycle.stopping.clone();
         self.env.lifecycle.deliveries.spawn(async move {
             tokio::select! {
-                () = stopping.cancelled() => tracing::error!(jobId = %id, "A notice was not delivered before the stop"),
+                biased;
                 () = sending => {}
+                () = stopping.cancelled() => tracing::error!(jobId = %id, "A notice was not delivered before the stop"),
             }
         });
     }

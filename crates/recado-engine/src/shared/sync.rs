@@ -4,11 +4,12 @@
 //! or an endpoint of one node hold on the others before they find out by themselves. A namespace is read when its
 //! version is another one than when it was last read, so nodes that change nothing cost the store next to nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use recado_store::{KeyValue, KvEntry, Namespace, StoreError, Waker};
 use tokio::time::Instant;
 
@@ -21,9 +22,29 @@ const SYNC_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 /// Least time between two reads, however many hints come.
 const SYNC_REST: Duration = Duration::from_millis(250);
 
+/// A process that has not read what the others wrote for this long does not know what is paused or held: less than the
+/// wait after which a job of a held receiver is looked at again, so that no node sends it without knowing of the hold.
+const STALE_AFTER: Duration = Duration::from_secs(4);
+
 /// Everything is read again after this, changed or not: a server that lost data while its clock was behind may give
 /// a version twice.
 const READ_ALL_EVERY: Duration = Duration::from_secs(30);
+
+/// The beginning of the last read that found out all that other nodes wrote; absent where no other node writes.
+#[derive(Debug)]
+pub(crate) struct Freshness(Mutex<Option<Instant>>);
+
+impl Freshness {
+    /// Everything was read just now.
+    pub fn new(kv: &dyn KeyValue) -> Self {
+        Freshness(Mutex::new(kv.is_shared().then(Instant::now)))
+    }
+
+    /// Returns true while this process, because it stood still or was cut off, may have missed what others wrote.
+    pub fn is_stale(&self) -> bool {
+        self.0.lock().is_some_and(|read_at| read_at.elapsed() > STALE_AFTER)
+    }
+}
 
 /// A room that keeps copies of namespaces.
 #[async_trait]
@@ -40,16 +61,22 @@ pub(crate) async fn run(
     kv: Arc<dyn KeyValue>,
     rooms: Vec<Arc<dyn Synced>>,
     lifecycle: Arc<Lifecycle>,
+    freshness: Arc<Freshness>,
     mut changes: Waker,
 ) {
     let mut sync = NamespaceSync { kv, rooms, versions: HashMap::new(), all_at: Instant::now() };
     loop {
         tokio::select! {
+            biased;
             () = lifecycle.stopping.cancelled() => return,
             () = changes.wait() => {}
             () = tokio::time::sleep(SYNC_AT_LEAST_EVERY) => {}
         }
-        let round = sync.read_changed().await.map(|()| SYNC_REST);
+        let began = Instant::now();
+        let round = sync.read_changed().await.map(|()| {
+            *freshness.0.lock() = Some(began);
+            SYNC_REST
+        });
         let complaint = "cannot read what other nodes wrote; trying again";
         if !lifecycle.rest_after(round, SYNC_REST, complaint).await {
             return;
@@ -91,7 +118,7 @@ impl NamespaceSync {
 
 /// A namespace as a read found it: a value without an entry there has none in the store.
 pub(crate) struct NamespaceSnapshot<'a> {
-    entries: HashMap<&'a str, &'a KvEntry>,
+    entries: BTreeMap<&'a str, &'a KvEntry>,
     read_at: Instant,
 }
 

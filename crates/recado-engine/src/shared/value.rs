@@ -48,7 +48,7 @@ pub(crate) trait Replayable:
     fn apply(&mut self, step: &Self::Step) -> Self::Effect;
 
     /// Returns the time from which on it equals the default, so that the store may forget it.
-    fn over_at(&self) -> Option<Timestamp> {
+    fn expires_at(&self) -> Option<Timestamp> {
         None
     }
 }
@@ -191,11 +191,11 @@ impl<T: Replayable> SharedValue<T> {
         copy.replace(entry);
         let changed = copy.current != before;
         // What has an end goes by itself; the rest is never removed.
-        if changed && copy.version < version && copy.stored.over_at().is_none() {
+        if changed && copy.version < version && copy.stored.expires_at().is_none() {
             tracing::warn!(
                 kind = self.namespace.as_str(),
                 name = &*self.key,
-                "The store has lost what was last said about this; what it has now holds on all nodes"
+                "The store lost its latest value; all nodes use the older one that it has now"
             );
         }
         SyncResult { changed, busy: false }
@@ -304,6 +304,7 @@ impl SharedStore {
                 Err(_) => {
                     tracing::warn!("cannot save a shared value; trying again");
                     tokio::select! {
+                        biased;
                         () = self.lifecycle.stopped.cancelled() => return,
                         () = tokio::time::sleep(wait) => {}
                     }
@@ -357,7 +358,7 @@ impl SharedStore {
                 let audit = record(&draft.after);
                 if draft.version.is_some() {
                     let write = write_of(value.entry_key(), Some(&draft.after), draft.version)?;
-                    writes.push(KvWrite { expires_at: draft.after.over_at(), audit, ..write });
+                    writes.push(KvWrite { expires_at: draft.after.expires_at(), audit, ..write });
                     drafts.push((at, draft));
                     continue;
                 }

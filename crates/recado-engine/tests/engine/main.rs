@@ -29,6 +29,7 @@ mod pins;
 mod post_settle;
 mod receivers;
 mod replays;
+mod rule_suggestions;
 mod shaky;
 mod shared;
 mod shortage;

@@ -80,6 +80,25 @@ async fn f1_one_probe_a_reset_time_goes_out_over_all_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_read_what_the_others_wrote_sends_nothing_until_it_can() {
+    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (at_a, at_b) = (Arc::new(Flaky::default()), Arc::new(Flaky::default()));
+    let terms = [("mail", with_rate(1_000))];
+    let (a, _) = node(&given, &bell, "a", vec![mail(&at_a)], &terms).await;
+    let (b, store) = node(&given, &bell, "b", vec![mail(&at_b)], &terms).await;
+    store.fail(Verb::KvRead, 0, usize::MAX, gone());
+    a.gate.act_on_provider("mail", ProviderAct::Pause, None, None).await.unwrap().unwrap();
+    sleep(6).await;
+    submit(&b, submission("during-a-pause")).await;
+    sleep(60).await;
+    assert!(store.fired(Verb::KvRead) > 0, "b tried to find out");
+    assert_eq!((at_a.count(), at_b.count()), (0, 0), "b cannot know that nothing is paused");
+    a.gate.act_on_provider("mail", ProviderAct::Resume, None, None).await.unwrap().unwrap();
+    given.until("during-a-pause", Status::Sent).await;
+    assert_eq!(at_a.count(), 1, "a knows");
+}
+
+#[tokio::test(start_paused = true)]
 async fn f1_when_a_node_dies_with_the_probe_another_one_probes_when_the_probes_time_is_over() {
     let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
     let (stuck, well) = (Arc::new(Flaky::default()), Arc::new(Flaky::default()));

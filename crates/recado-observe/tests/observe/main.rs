@@ -7,6 +7,8 @@ mod bounds;
 mod kpis;
 mod metrics;
 mod promtool;
+mod rule_skeletons;
+mod rule_suggestions;
 mod rules;
 mod series;
 mod stream;

@@ -68,7 +68,7 @@ pub async fn what_had_been_held_up_says_so_however_its_attempt_ends(home: &mut d
     ];
     for (lease, mut transition) in leases.iter().zip(ends) {
         transition.set_provider("smtp-main");
-        transition.mark_held_up();
+        transition.mark_deferred();
         store.done(lease, transition, T0).await;
     }
     for name in ["a", "b", "c"] {

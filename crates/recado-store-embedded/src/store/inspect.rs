@@ -63,7 +63,7 @@ impl Readers {
             Some(idle) => idle.pop(),
             None => return Err(StoreError::Broken("the store is closed".to_owned())),
         };
-        idle.map_or_else(|| open(&self.path).map_err(unavailable), Ok)
+        idle.map_or_else(|| open_reader(&self.path).map_err(unavailable), Ok)
     }
 
     pub fn close(&self) {
@@ -75,7 +75,8 @@ pub fn unavailable(error: impl std::error::Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 
-fn open(path: &Path) -> Result<Connection> {
+/// Opens a connection that only reads.
+pub fn open_reader(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = Connection::open_with_flags(path, flags)?;
     file.busy_timeout(std::time::Duration::from_secs(5))?;

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use parking_lot::Mutex;
 use recado_core::dead_letter::RECALLED_KEPT;
 use recado_core::{
-    AuditEvent, AuditKind, Burial, Checksum, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken,
+    AuditEvent, AuditKind, BodyHash, Burial, Checksum, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken,
     LostLease, NewJob, Payload, Priority, Progress, Random, RouteName, Status, Timestamp, Transition,
 };
 use recado_store::{
@@ -119,11 +119,11 @@ impl WriteTransaction<'_, '_> {
     }
 
     fn answer_known(&self, seq: u64, new: &NewJob) -> Result<Enqueued> {
-        let (hash, stored, due, spent): (Vec<u8>, String, i64, u32) = self
+        let (hash, stored, due, spent): ([u8; 16], String, i64, u32) = self
             .file
             .prepare_cached("SELECT bodyHash, status, dueAt, attemptsSpent FROM jobs WHERE seq = ?1")?
             .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-        if hash != new.body_hash.0.to_be_bytes() {
+        if BodyHash(u128::from_be_bytes(hash)) != new.body_hash {
             return Ok(Enqueued::Conflict);
         }
         let progress = Progress { attempts_spent: spent, ..Progress::default() };

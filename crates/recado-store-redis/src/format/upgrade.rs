@@ -3,10 +3,15 @@
 //! A step upgrades a partition at a time, in calls that do a bounded amount each. Every call can be repeated, and the
 //! new format is written by the last one: a node that dies in the middle leaves a partition that the next node
 //! upgrades, and nodes that start at once do the same work together. Nodes of the older version do not know of it, so
-//! all of them are stopped before the first node of this version starts.
+//! all of them are stopped before the first node of this version starts. One that was forgotten stops by itself when it
+//! finds the newer format; the node that upgraded waits that long before it writes.
 //!
 //! Format 1 differs in three things. It kept every lease by its job's number, every audit record as an entry of its
 //! own without the job's number, and no count of ended jobs.
+//!
+//! Format 2 had longer heads, and head and data of a new job as two values. Those jobs are read as they are and written
+//! anew when they change, so that a large store opens at once. Its claims never left a job for their caller to read. It
+//! kept the earliest end of life for 64 jobs each, and now for 256.
 
 use std::collections::HashMap;
 
@@ -24,20 +29,34 @@ const CALL_MAX: usize = 500;
 /// Times that the audit trail is copied on because records came meanwhile, before older nodes are said to be running.
 const COPIES_MAX: usize = 10;
 
-/// Checks the format of a partition, and upgrades an older one.
-pub(crate) async fn check_or_upgrade(store: &Shared, root: &Root) -> Result<(), OpenError> {
+/// Checks the format of every partition, and upgrades older ones.
+pub(crate) async fn check_or_upgrade(store: &Shared) -> Result<(), OpenError> {
+    let mut was_older = false;
+    for root in store.roots.iter().chain([&store.kv_root]) {
+        was_older |= upgrade(store, root).await?;
+    }
+    if was_older {
+        // A node of the older version looks at the format this often, and each look ends within the timeout.
+        tokio::time::sleep(format::CHECK_EVERY + store.link.timeout()).await;
+    }
+    Ok(())
+}
+
+/// Upgrades a partition step by step. Returns false if it had the current format.
+async fn upgrade(store: &Shared, root: &Root) -> Result<bool, OpenError> {
     let partitions = store.roots.len() as u16;
-    loop {
-        match format::check(&store.link, root, partitions).await? {
-            FoundVersion::Current => return Ok(()),
-            // The only older version. One more has its step here.
-            FoundVersion::Older(version) => {
-                tracing::warn!(format = version, "The store has an older format; it is upgraded");
-                let step = Step { store, root, before: format::text(version, partitions) };
-                step.upgrade_from_1(&format::text(version + 1, partitions)).await?;
-            }
+    let mut was_older = false;
+    while let FoundVersion::Older(version) = format::check(&store.link, root, partitions).await? {
+        tracing::warn!(format = version, "The store has an older format; it is upgraded");
+        was_older = true;
+        let step = Step { store, root, before: format::text(version, partitions) };
+        let after = format::text(version + 1, partitions);
+        match version {
+            1 => step.upgrade_from_1(&after).await?,
+            _ => while step.run(&store.scripts.upgrade_2, &after).await? == GO_ON {},
         }
     }
+    Ok(was_older)
 }
 
 /// One step of one partition.
@@ -48,15 +67,16 @@ struct Step<'a> {
     before: String,
 }
 
-/// The answer of `upgrade_1_finish.lua` when records came to the audit trail since it was copied.
-const COPY_ON: i64 = 2;
+/// The answer of `upgrade_1_finish.lua` when records came to the audit trail since it was copied, and of `upgrade_2.lua`
+/// when it did only a part.
+const GO_ON: i64 = 2;
 
 impl Step<'_> {
     async fn upgrade_from_1(&self, after: &str) -> Result<(), OpenError> {
         self.upgrade_leases().await?;
         for _ in 0..COPIES_MAX {
             self.copy_audit().await?;
-            if self.run(&self.store.scripts.upgrade_1_finish, after).await? != COPY_ON {
+            if self.run(&self.store.scripts.upgrade_1_finish, after).await? != GO_ON {
                 return Ok(());
             }
         }

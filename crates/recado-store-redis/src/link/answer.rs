@@ -21,10 +21,17 @@ pub fn unexpected() -> StoreError {
 #[derive(Debug)]
 pub struct Data(pub Payload);
 
+impl Data {
+    pub fn of(bytes: &[u8]) -> Self {
+        Data(match std::str::from_utf8(bytes) {
+            Ok(text) => Payload::trusted(text),
+            Err(_) => Payload::trusted(String::from_utf8_lossy(bytes).into_owned() + "\u{fffd}"),
+        })
+    }
+}
+
 impl FromRedisValue for Data {
     fn from_redis_value(answer: Value) -> Result<Self, ParsingError> {
-        let text = String::from_utf8(Vec::from_redis_value(answer)?)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned() + "\u{fffd}");
-        Ok(Data(Payload::trusted(text)))
+        Ok(Data::of(&Vec::<u8>::from_redis_value(answer)?))
     }
 }

@@ -86,6 +86,23 @@ impl Cluster {
         Err(no_holder(slot, "every shard named another one"))
     }
 
+    /// Sends two commands in one round trip. A redirect is followed with the first one alone.
+    pub async fn send_pair(
+        &self,
+        key: &[u8],
+        pair: [&Cmd; 2],
+        deadline: Instant,
+    ) -> Result<(Value, Option<Value>), Fault> {
+        let server = self.state.holder(slot_of(key), deadline).await?;
+        let answers = server.send_pair(pair, deadline).await;
+        let Err(fault) = answers else { return answers };
+        self.state.learn_from(&fault);
+        if redirect(&fault).is_none() {
+            return Err(fault);
+        }
+        Ok((self.send(key, pair[0], deadline).await?, None))
+    }
+
     pub fn masters(&self) -> Vec<Arc<Connection>> {
         let map = self.state.map.borrow().clone();
         map.masters.iter().map(|address| self.state.server(address)).collect()

@@ -85,11 +85,29 @@ impl Connection {
         self.exchange(exchange, deadline).await
     }
 
-    async fn exchange(
+    /// Sends two commands in one round trip. An error of the second one is no answer to it.
+    pub async fn send_pair(
         &self,
-        exchange: impl AsyncFnOnce(MultiplexedConnection) -> RedisResult<Value>,
+        pair: [&Cmd; 2],
         deadline: Instant,
-    ) -> Result<Value, Fault> {
+    ) -> Result<(Value, Option<Value>), Fault> {
+        let mut both = redis::pipe();
+        for command in pair {
+            both.add_command(command.clone());
+        }
+        let exchange = async |mut connection: MultiplexedConnection| {
+            let mut answers = connection.send_packed_commands(&both, 0, 2).await?.into_iter();
+            let first = answers.next().unwrap_or(Value::Nil).extract_error()?;
+            Ok((first, answers.next().and_then(|second| second.extract_error().ok())))
+        };
+        self.exchange(exchange, deadline).await
+    }
+
+    async fn exchange<T>(
+        &self,
+        exchange: impl AsyncFnOnce(MultiplexedConnection) -> RedisResult<T>,
+        deadline: Instant,
+    ) -> Result<T, Fault> {
         let OpenConnection { life, at, connection } = self.wait_for_connection(deadline).await?;
         let sent_at = Instant::now();
         match timeout_at(deadline, exchange(connection)).await {

@@ -47,6 +47,20 @@ impl Shards {
         }
     }
 
+    /// Sends two commands in one round trip to the server that has the key. The second answer is absent when the first
+    /// command was redirected, or the second one failed.
+    pub async fn send_pair(
+        &self,
+        key: &[u8],
+        pair: [&Cmd; 2],
+        deadline: Instant,
+    ) -> Result<(Value, Option<Value>), Fault> {
+        match self {
+            Shards::One { server, .. } => server.send_pair(pair, deadline).await,
+            Shards::Many(cluster) => cluster.send_pair(key, pair, deadline).await,
+        }
+    }
+
     /// Every server that takes writes.
     pub fn masters(&self) -> Vec<Arc<Connection>> {
         match self {

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use recado_core::{Job, Lease, LeaseToken, LostLease, Random, RouteName, Timestamp};
 use recado_store::{Claim, Claimed, Pick, StoreError, StoreResult};
+use redis::Value;
 
-use crate::codec::record::decode_or_report;
+use crate::codec::record::{decode_or_report, unpack_entry};
 use crate::codec::token::{Token, fence_arg};
-use crate::link::{Data, ScriptCall, unexpected};
+use crate::link::{Data, ScriptCall, read, unexpected};
 use crate::store::RedisStore;
+use crate::verbs::read_ahead::{Entries, NumberRange, ReadAhead, read_command};
 
 /// Claims without an answer that are remembered at most.
 const UNANSWERED_MAX: usize = 1_000;
@@ -29,6 +32,7 @@ pub struct Claims {
     rotation: AtomicUsize,
     /// Tenants with a job that was due, of each partition, when a route was last claimed from.
     tenants: Mutex<HashMap<RouteName, Vec<u64>>>,
+    read_ahead: ReadAhead,
 }
 
 #[derive(Debug, Clone)]
@@ -86,23 +90,41 @@ impl RedisStore {
         let mut asked = self.shares(&claim);
         // First each partition's share; then those that gave all of it are asked for what others left of theirs.
         while !asked.is_empty() && all.leases.len() < claim.max {
-            let mut had_more = Vec::new();
-            for (partition, share) in asked {
-                let wanted = share.min(claim.max - all.leases.len());
-                let granted = match self.claim_from(&mut claim, partition, wanted).await {
-                    Err(_) if !all.leases.is_empty() => return Ok(all),
-                    granted => granted?,
+            let mut asked_now = within(claim.max - all.leases.len(), &asked);
+            if !may_be_asked_at_once(&claim) {
+                asked_now.truncate(1);
+            }
+            let answers = join_all(asked_now.iter().map(|(partition, wanted)| {
+                let mut claim = claim.clone();
+                async move { self.claim_from(&mut claim, *partition, *wanted).await }
+            }))
+            .await;
+            let (mut had_more, mut failed) = (Vec::new(), None);
+            for ((partition, wanted), granted) in asked_now.into_iter().zip(answers) {
+                let granted = match granted {
+                    Ok(granted) => granted,
+                    Err(error) => {
+                        failed = Some(error);
+                        continue;
+                    }
                 };
-                if wanted > 0 && granted.claimed.leases.len() == wanted {
+                asked.retain(|(other, _)| *other != partition);
+                if granted.claimed.leases.len() == wanted {
                     had_more.push((partition, usize::MAX));
                 }
                 self.remember_tenants(&claim.pick, partition, granted.tenants);
+                spend_quotas(&mut claim, &granted.claimed);
                 all.leases.extend(granted.claimed.leases);
                 // What a partition said before it was asked again is out of date.
                 next_at.insert(partition, granted.claimed.next_at);
                 all.next_at = next_at.values().copied().flatten().min();
             }
-            asked = had_more;
+            // What the others gave is the caller's; the rest is claimed again later.
+            match failed {
+                Some(error) if all.leases.is_empty() => return Err(error),
+                Some(_) => return Ok(all),
+                None => asked.extend(had_more),
+            }
         }
         Ok(all)
     }
@@ -193,17 +215,32 @@ impl RedisStore {
             Pick::Orphaned => ("orphaned", ""),
         };
         let holder = Holder::text(&claim.worker, claim.provider.as_deref());
+        let ahead = match &claim.pick {
+            Pick::Ready(route) => self.claims.read_ahead.guess(route, partition, max),
+            Pick::Overdue | Pick::Orphaned => None,
+        };
         let mut call = self.call(&self.scripts.claim, partition);
         call.arg(fence_arg(fence)).arg(tries).arg(pick).arg(max);
         call.arg(claim.now.as_millis()).arg(claim.lease_until.as_millis()).arg(holder).arg(route);
-        push_terms(claim, &mut call);
-        type Jobs = Vec<(u64, Vec<u8>, Data)>;
-        let (next_at, tenants, jobs, taken_over): (Option<i64>, u64, Jobs, Vec<(i64, String)>) =
-            self.run(&call).await?;
+        push_terms(claim, ahead, &mut call);
+        let (answer, entries) = match ahead {
+            Some(range) => {
+                let root = &self.roots[usize::from(partition)];
+                self.run_and_read(&call, &read_command(root, range, max)).await?
+            }
+            None => (self.run(&call).await?, None),
+        };
+        let (next_at, tenants, jobs, taken_over): ClaimAnswer = answer;
+        if let Pick::Ready(route) = &claim.pick {
+            let numbers: Vec<u64> = jobs.iter().map(|(seq, _)| *seq).collect();
+            self.claims.read_ahead.learn(route, partition, max, &numbers);
+        }
+        let jobs = self.values_of(partition, jobs, entries.map(Entries::of).unwrap_or_default()).await?;
         let mut taken_over = taken_over.into_iter();
         let (mut leases, mut heads) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
-        for (seq, head, Data(data)) in jobs {
+        for (seq, value) in jobs {
             let before = taken_over.next();
+            let Some((head, Data(data))) = value else { continue };
             // One that cannot be read stays leased until its time is up, and nothing of it goes out.
             let Some(record) = decode_or_report(&head, partition, seq) else { continue };
             let token = Token { partition, seq, fence }.into();
@@ -214,6 +251,64 @@ impl RedisStore {
         let next_at = next_at.map(Timestamp::from_millis);
         Ok(Granted { claimed: Claimed { next_at, leases }, tenants })
     }
+}
+
+/// The time that brings more by itself, the tenants with a job that is due, the jobs, and the last leases of those taken over.
+type ClaimAnswer = (Option<i64>, u64, Vec<(u64, Value)>, Vec<(i64, String)>);
+
+/// Head and data of a job; nothing if it is gone or damaged.
+type JobValue = Option<(Vec<u8>, Data)>;
+
+impl RedisStore {
+    /// Head and data of each job of a claim's answer, as `claim.lua` gives them.
+    async fn values_of(
+        &self,
+        partition: u16,
+        jobs: Vec<(u64, Value)>,
+        mut entries: Entries,
+    ) -> StoreResult<Vec<(u64, JobValue)>> {
+        let mut values = Vec::with_capacity(jobs.len());
+        let mut unread = Vec::new();
+        for (seq, value) in jobs {
+            let packed = match value {
+                Value::Nil => entries.take(seq),
+                Value::BulkString(packed) => Some(packed),
+                pair => {
+                    values.push((seq, read(pair)?));
+                    continue;
+                }
+            };
+            if packed.is_none() {
+                unread.push(values.len());
+            }
+            let parts = packed.as_deref().and_then(unpack_entry);
+            values.push((seq, parts.map(|(head, data)| (head.to_vec(), Data::of(data)))));
+        }
+        let seqs: Vec<u64> = unread.iter().map(|at| values[*at].0).collect();
+        let found = if seqs.is_empty() { Vec::new() } else { self.pick(partition, &seqs).await? };
+        for (at, found) in unread.into_iter().zip(found) {
+            values[at].1 = found.map(|found| (found.head, Data(found.data)));
+        }
+        Ok(values)
+    }
+}
+
+/// Returns true if no partition needs to know what another one gave. A tenant's jobs may be in several, because follow-ups
+/// stay with the job that they follow. So a quota of which something is left is spent in one partition after the other.
+fn may_be_asked_at_once(claim: &Claim) -> bool {
+    claim.turns.quota.values().all(|left| *left == 0)
+}
+
+/// The shares of a claim, cut so that all together are not more than `max`. A partition whose share is cut to nothing is
+/// not asked.
+fn within(max: usize, shares: &[(u16, usize)]) -> Vec<(u16, usize)> {
+    let mut left = max;
+    let cut = shares.iter().map(|(partition, share)| {
+        let share = (*share).min(left);
+        left -= share;
+        (*partition, share)
+    });
+    cut.filter(|(_, share)| *share > 0).collect()
 }
 
 /// The holder of a lease, as the scripts keep it: the worker, a zero byte, and the provider that the lease was claimed for.
@@ -258,11 +353,13 @@ fn spend_quotas(claim: &mut Claim, granted: &Claimed) {
     claim.turns.quota = Arc::new(quota);
 }
 
-/// Pushes how tenants share the claim: the usual turn, and the tenants that have terms of their own.
-fn push_terms(claim: &Claim, call: &mut ScriptCall<'_>) {
+/// Pushes how tenants share the claim: the usual turn, the jobs that are read ahead, and the tenants that have terms of
+/// their own.
+fn push_terms(claim: &Claim, ahead: Option<NumberRange>, call: &mut ScriptCall<'_>) {
     let turns = &claim.turns;
     let usual = if turns.batch == 0 { recado_core::fairness::TURN_JOBS } else { turns.batch };
-    call.arg(usual);
+    let NumberRange { from, to } = ahead.unwrap_or(NumberRange { from: 0, to: 0 });
+    call.arg(usual).arg(from).arg(to);
     if !matches!(claim.pick, Pick::Ready(_)) {
         return;
     }

@@ -5,7 +5,7 @@ use recado_store::{Enqueued, StoreResult};
 use redis::Value;
 
 use crate::codec::keys::IdKey;
-use crate::codec::record::{HeldState, Record};
+use crate::codec::record::{HeldState, Record, pack_entry};
 use crate::link::{ScriptCall, read, unexpected};
 use crate::store::RedisStore;
 use crate::verbs::batcher::{BatchItem, Batcher};
@@ -114,9 +114,14 @@ fn one_call(jobs: &[Intake]) -> usize {
 
 /// Pushes the arguments of one new job, as `enqueue.lua` reads them.
 pub fn push_new_job(new: &NewJob, call: &mut ScriptCall<'_>) -> StoreResult<()> {
-    let data = new.data.as_str();
-    let lies_packed = new.due_at <= new.enqueued_at && data.len() <= PACKED_BYTES_MAX;
-    call.arg(IdKey::of(&new.id)).arg(Record::new(new).encode()?).arg(data).arg(lies_packed);
+    let (head, data) = (Record::new(new).encode()?, new.data.as_str());
+    let is_small_and_due = new.due_at <= new.enqueued_at && data.len() <= PACKED_BYTES_MAX;
+    let packed = if is_small_and_due { pack_entry(&head, data) } else { None };
+    call.arg(IdKey::of(&new.id));
+    match packed {
+        Some(packed) => call.arg(packed).arg("").arg(true),
+        None => call.arg(head).arg(data).arg(false),
+    };
     Ok(())
 }
 

@@ -1,10 +1,12 @@
 //! Claims of many jobs, and calls that settle many leases.
 
-use recado_core::{AttemptResult, AuditEvent, AuditKind, NewJob, Payload, Transition};
+use recado_core::{AttemptResult, AuditEvent, AuditKind, Lease, NewJob, Payload, Transition};
 use recado_store::prelude::*;
-use recado_store::{Settled, Settlement};
+use recado_store::{Claim, Pick, Settled, Settlement};
+use recado_store_redis::{RedisOptions, RedisStore};
+use recado_testkit::redis::RedisServer;
 
-use crate::given::{T0, claim, delivered, job};
+use crate::given::{HOUR, T0, claim, delivered, job, random};
 use crate::place::Place;
 
 const JOBS: usize = 60;
@@ -70,4 +72,56 @@ async fn stale_leases_of_a_call_change_nothing_about_the_current_ones() {
     }
     let counts = store.counts(T0).await.unwrap();
     assert_eq!((counts.leased, counts.ended, counts.ready), (0, 3, 1));
+}
+
+/// Names and data of the jobs that were leased.
+fn leased(leases: &[Lease]) -> Vec<(String, Payload)> {
+    leases.iter().map(|lease| (lease.job.id.to_string(), lease.job.data.clone())).collect()
+}
+
+fn numbered(names: impl IntoIterator<Item = usize>) -> Vec<(String, Payload)> {
+    names.into_iter().map(|nth| (format!("job-{nth}"), data(nth))).collect()
+}
+
+#[tokio::test]
+async fn jobs_that_a_claim_leaves_to_be_read_are_the_ones_that_it_leased() {
+    let place = Place::single();
+    let store = place.store().await;
+    let all = (0..JOBS).map(|nth| NewJob { data: data(nth), ..job(&format!("job-{nth}")) });
+    store.enqueue(all.clone().collect()).await.unwrap();
+    let first = store.claim(claim(10)).await.unwrap().leases;
+    assert_eq!(leased(&first), numbered(0..10));
+    // From here on the node reads ahead. These two are not where it reads: one was moved out of the stream, and one was
+    // retried at another node.
+    let moved = recado_core::Job::from(all.clone().nth(15).unwrap());
+    store.record(vec![AuditEvent::about(&moved, AuditKind::Delivered, T0)]).await.unwrap();
+    let second = store.claim(claim(10)).await.unwrap().leases;
+    assert_eq!(leased(&second), numbered(10..20));
+    let other = place.store().await;
+    let elsewhere = other.claim(claim(1)).await.unwrap().leases;
+    let again = Transition::Release { at: T0, lost: None };
+    other.settle(vec![Settlement { transition: again, ..delivered(&elsewhere[0]) }]).await.unwrap();
+    let third = store.claim(claim(10)).await.unwrap().leases;
+    assert_eq!(leased(&third), numbered(20..30));
+    let rest = store.claim(claim(JOBS)).await.unwrap().leases;
+    assert_eq!(leased(&rest), numbered(30..JOBS));
+    for leases in [first, second, third, rest] {
+        let settled = store.settle(leases.iter().map(delivered).collect()).await.unwrap();
+        assert!(settled.iter().all(|one| *one == Settled::Done));
+    }
+    let late = Claim { pick: Pick::Overdue, now: T0.plus(HOUR * 24 * 365), ..claim(JOBS) };
+    assert!(store.claim(late).await.unwrap().leases.is_empty(), "a job that has ended has no end of life");
+}
+
+#[tokio::test]
+async fn jobs_that_were_left_to_be_read_and_were_not_are_read_by_another_call() {
+    let server = RedisServer::start();
+    let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
+    let all = (0..20).map(|nth| NewJob { data: data(nth), ..job(&format!("job-{nth}")) });
+    store.enqueue(all.collect()).await.unwrap();
+    store.claim(claim(10)).await.unwrap();
+    // The claim is sent again with its source, and the read that went with it came too early.
+    server.ask::<()>(&["SCRIPT", "FLUSH"]);
+    let leases = store.claim(claim(10)).await.unwrap().leases;
+    assert_eq!(leased(&leases), numbered(10..20));
 }

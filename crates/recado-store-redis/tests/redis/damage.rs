@@ -33,8 +33,8 @@ async fn damaged_data_is_found_when_its_job_is_claimed_and_a_damaged_head_holds_
     let stored: String = place.server.ask(&["GET", &key("data", 1)]);
     let at = stored.find("1000").expect("the data lies elsewhere").to_string();
     set(&key("data", 1), &at, "9");
-    // A priority that there is none of.
-    set(&key("job", 2), "12", "z");
+    // A first byte that there is none of.
+    set(&key("job", 2), "0", "\u{700}");
     place.server.ask::<String>(&[
         "EVAL",
         "return redis.call('SET', KEYS[1], '{\"amount\":\"\\255\"}')",
@@ -73,7 +73,7 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     place.server.ask::<String>(&["SET", &format!("{prefix}:{{0}}:letter:{}", seq("torn")), "?"]);
     place.server.ask::<u64>(&["DEL", &format!("{prefix}:{{0}}:letter:{}", seq("gone"))]);
     let head = format!("{prefix}:{{0}}:job:{}", seq("headless"));
-    place.server.ask::<u64>(&["SETRANGE", &head, "12", "z"]);
+    place.server.ask::<u64>(&["SETRANGE", &head, "0", "\u{700}"]);
     place.server.ask::<u64>(&[
         "HSET",
         &format!("{prefix}:{{notes}}:shelf:{}", NAMESPACE.as_str()),

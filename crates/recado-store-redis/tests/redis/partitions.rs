@@ -3,7 +3,7 @@
 use recado_store::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-use recado_core::{BodyHash, CompanyId, JobId, NewJob, Status};
+use recado_core::{BodyHash, CompanyId, JobId, Lease, NewJob, Status};
 use recado_store::{Enqueued, JobFilter, PageRequest, Settlement};
 use tokio::task::JoinSet;
 
@@ -133,6 +133,21 @@ async fn a_quota_holds_over_all_partitions_and_calls() {
     let quota = (0..3).map(|n| (CompanyId::new(format!("company-{n}")).unwrap(), 270)).collect();
     bounded.turns.quota = std::sync::Arc::new(quota);
     assert_eq!(store.claim(bounded).await.unwrap().leases.len(), 3 * 270);
+}
+
+#[tokio::test]
+async fn a_quota_holds_for_a_company_whose_follow_ups_are_in_several_partitions() {
+    let place = Place::single().in_partitions(3);
+    let store = place.store().await;
+    store.enqueue((0..30).map(|n| of(n, &format!("job-{n}"))).collect()).await.unwrap();
+    let notice = |lease: &Lease| of(1_000, &format!("about-{}", lease.job.id));
+    let leases = store.claim(claim(30)).await.unwrap().leases;
+    let settled =
+        leases.iter().map(|lease| Settlement { follow_ups: vec![notice(lease)], ..delivered(lease) });
+    store.settle(settled.collect()).await.unwrap();
+    let mut bounded = claim(30);
+    bounded.turns.quota = std::sync::Arc::new([(CompanyId::new("company-1000").unwrap(), 4)].into());
+    assert_eq!(store.claim(bounded).await.unwrap().leases.len(), 4);
 }
 
 #[tokio::test]

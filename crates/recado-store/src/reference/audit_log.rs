@@ -6,13 +6,13 @@ use recado_core::AuditEvent;
 use super::{ReferenceStore, State};
 use crate::{AuditLog, AuditRecord, AuditSpan, AuditTrim, StoreResult};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct AuditTrail {
     kept: Vec<TrailEntry>,
-    last_number: u64,
+    pub last_number: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct TrailEntry {
     number: u64,
     /// The job that it is about, if the store knew one by that id.
@@ -64,7 +64,7 @@ impl AuditLog for ReferenceStore {
 
     async fn trim_audit(&self, trim: AuditTrim) -> StoreResult<u64> {
         let State { records, trail, .. } = &mut *self.state.lock();
-        let known = |seq: Option<u64>| seq.is_some_and(|seq| records.iter().any(|record| record.seq == seq));
+        let known = |seq: Option<u64>| seq.is_some_and(|seq| records.contains_key(&seq));
         let before = trail.kept.len();
         trail.kept.retain(|kept| {
             let at = kept.event.timestamp;

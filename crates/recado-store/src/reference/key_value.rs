@@ -8,11 +8,11 @@ use recado_core::Timestamp;
 use super::ReferenceStore;
 use crate::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreResult};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct KeyValueTable {
     entries: Vec<(Namespace, KvEntry)>,
-    last_version: u64,
-    /// Changes of each namespace.
+    pub last_version: u64,
+    /// The version of each namespace's last change.
     changes: HashMap<Namespace, u64>,
 }
 
@@ -24,10 +24,10 @@ impl KeyValueTable {
             return KvWritten::Conflict { version: current };
         }
         self.entries.retain(|(within, entry)| !(*within == namespace && entry.key == key));
-        *self.changes.entry(namespace).or_default() += 1;
-        let Some(value) = value else { return KvWritten::Done { version: 0 } };
         self.last_version += 1;
         let version = self.last_version;
+        self.changes.insert(namespace, version);
+        let Some(value) = value else { return KvWritten::Done { version: 0 } };
         self.entries.push((namespace, KvEntry { key, value, version, expires_at }));
         KvWritten::Done { version }
     }
@@ -39,7 +39,8 @@ impl KeyValueTable {
     pub fn prune(&mut self, now: Timestamp) -> u64 {
         let before = self.entries.len();
         for (namespace, _) in self.entries.iter().filter(|(_, entry)| !entry.is_there(now)) {
-            *self.changes.entry(*namespace).or_default() += 1;
+            self.last_version += 1;
+            self.changes.insert(*namespace, self.last_version);
         }
         self.entries.retain(|(_, entry)| entry.is_there(now));
         (before - self.entries.len()) as u64

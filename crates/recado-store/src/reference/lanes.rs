@@ -1,26 +1,35 @@
-//! The reference's turns: lists, scanned.
+//! The reference's turns.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use recado_core::fairness::round_robin_priority;
-use recado_core::{CompanyId, Lease, RouteName, Timestamp};
+use recado_core::{CompanyId, Lease, Priority, RouteName, Timestamp};
 
 use super::{State, StoredJob};
 use crate::{Claim, OLDEST_EVERY_JOBS, SnapshotState, TenantFilter, TenantView, Turns};
 
 /// The order of turns on a route, and the statistics of its tenants.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Lane {
-    /// Jobs that were found due, with their tenants.
-    ready: BTreeMap<u64, CompanyId>,
+    /// Waiting jobs that were not found due yet, by their due time.
+    delayed: BTreeSet<(Timestamp, u64)>,
+    /// Jobs that were found due, of each tenant that has any.
+    ready: HashMap<CompanyId, ReadyJobs>,
     /// Tenants with a ready job, first come first.
     ring: Vec<CompanyId>,
     tenant_stats: HashMap<CompanyId, TenantStats>,
     served_last: Option<CompanyId>,
 }
 
+/// A tenant's jobs that were found due.
+#[derive(Debug, Default, Clone)]
+struct ReadyJobs {
+    by_priority: BTreeSet<(Priority, Timestamp, u64)>,
+    by_due_time: BTreeSet<(Timestamp, u64)>,
+}
+
 /// Statistics of a tenant.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct TenantStats {
     /// Jobs it has had of its turn.
     taken: u32,
@@ -30,20 +39,31 @@ struct TenantStats {
 }
 
 impl Lane {
-    fn add_ready(&mut self, seq: u64, company: &CompanyId) {
-        self.ready.insert(seq, company.clone());
-        if !self.ring.contains(company) {
-            self.ring.push(company.clone());
-            self.stats(company).taken = 0;
+    pub fn add_waiting(&mut self, record: &StoredJob) {
+        self.delayed.insert((record.job.due_at, record.seq));
+    }
+
+    /// Takes a job out that waits no more; a tenant without a ready job leaves the ring.
+    pub fn remove_waiting(&mut self, StoredJob { seq, job, .. }: &StoredJob) {
+        self.delayed.remove(&(job.due_at, *seq));
+        let Some(ready) = self.ready.get_mut(&job.company) else { return };
+        ready.by_priority.remove(&(job.priority, job.due_at, *seq));
+        ready.by_due_time.remove(&(job.due_at, *seq));
+        if ready.by_due_time.is_empty() {
+            self.ready.remove(&job.company);
+            self.ring.retain(|other| *other != job.company);
+            self.stats(&job.company).rounds = 0;
         }
     }
 
-    pub fn remove_ready(&mut self, seq: u64) {
-        let Some(company) = self.ready.remove(&seq) else { return };
-        if !self.ready.values().any(|other| *other == company) {
-            self.ring.retain(|other| *other != company);
-            self.stats(&company).rounds = 0;
+    fn add_ready(&mut self, StoredJob { seq, job, .. }: &StoredJob) {
+        if !self.ready.contains_key(&job.company) {
+            self.ring.push(job.company.clone());
+            self.stats(&job.company).taken = 0;
         }
+        let ready = self.ready.entry(job.company.clone()).or_default();
+        ready.by_priority.insert((job.priority, job.due_at, *seq));
+        ready.by_due_time.insert((job.due_at, *seq));
     }
 
     /// Returns the tenant whose job is next: the first in the ring that is not held back.
@@ -76,8 +96,8 @@ impl Lane {
 
     fn count_served(&mut self, company: &CompanyId, now: Timestamp) {
         if self.served_last.as_ref() != Some(company) || self.stats(company).taken == 0 {
-            for waiting in self.ring.clone() {
-                self.stats(&waiting).rounds += 1;
+            for waiting in &self.ring {
+                self.tenant_stats.entry(waiting.clone()).or_default().rounds += 1;
             }
             self.served_last = Some(company.clone());
         }
@@ -96,36 +116,32 @@ impl Lane {
 impl State {
     /// Adds the jobs that have become due, of one route or of all, to their rings in the order in which they did.
     pub fn mark_due(&mut self, route: Option<&RouteName>, now: Timestamp) {
-        let due = |record: &&StoredJob| {
-            record.waits() && record.job.due_at <= now && route.is_none_or(|route| record.job.route == *route)
-        };
-        let mut due: Vec<&StoredJob> = self.records.iter().filter(due).collect();
-        due.sort_by_key(|record| (record.job.due_at, record.seq));
-        for StoredJob { seq, job, .. } in due {
-            self.lanes.entry(job.route.clone()).or_default().add_ready(*seq, &job.company);
+        let lanes = self.lanes.iter_mut().filter(|(name, _)| route.is_none_or(|route| *name == route));
+        for (_, lane) in lanes {
+            let still_delayed = lane.delayed.split_off(&(now, u64::MAX));
+            for (_, seq) in std::mem::replace(&mut lane.delayed, still_delayed) {
+                lane.add_ready(&self.records[&seq]);
+            }
         }
     }
 
     /// Returns the next job of this route: the next tenant's most urgent or oldest.
-    pub fn next_ready(&mut self, route: &RouteName, claim: &Claim, leases: &[Lease]) -> Option<usize> {
+    pub fn next_ready(&mut self, route: &RouteName, claim: &Claim, leases: &[Lease]) -> Option<u64> {
         let lane = self.lanes.get_mut(route)?;
         let company = lane.next_tenant(&claim.turns, leases)?;
         let oldest = lane.stats(&company).processed % OLDEST_EVERY_JOBS == OLDEST_EVERY_JOBS - 1;
         lane.count_served(&company, claim.now);
-        let own = |at: &usize| {
-            let StoredJob { seq, job, .. } = &self.records[*at];
-            job.company == company && lane.ready.contains_key(seq)
-        };
-        (0..self.records.len()).filter(own).min_by_key(|&at| {
-            let StoredJob { seq, job, .. } = &self.records[at];
-            ((!oldest).then_some(job.priority), job.due_at, *seq)
-        })
+        let ready = lane.ready.get(&company)?;
+        match oldest {
+            true => ready.by_due_time.first().map(|(_, seq)| *seq),
+            false => ready.by_priority.first().map(|(_, _, seq)| *seq),
+        }
     }
 
     pub fn tenants(&self, filter: &TenantFilter, now: Timestamp) -> Vec<TenantView> {
         let live = |record: &&StoredJob| record.state == SnapshotState::Waiting;
         let mut found: BTreeSet<(RouteName, CompanyId)> = BTreeSet::new();
-        for StoredJob { job, .. } in self.records.iter().filter(live) {
+        for StoredJob { job, .. } in self.records.values().filter(live) {
             found.insert((job.route.clone(), job.company.clone()));
         }
         for (route, lane) in &self.lanes {
@@ -156,7 +172,7 @@ impl State {
             company,
             route,
         };
-        let live = self.records.iter().filter(|record| record.state == SnapshotState::Waiting);
+        let live = self.records.values().filter(|record| record.state == SnapshotState::Waiting);
         for StoredJob { job, lease, .. } in live {
             if job.company == view.company && job.route == view.route {
                 *match lease {

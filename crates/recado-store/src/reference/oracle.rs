@@ -2,7 +2,7 @@
 
 use recado_core::{CompanyId, JobId, Timestamp};
 
-use super::ReferenceStore;
+use super::{ReferenceStore, StoredJob};
 use crate::{Claim, Claimed, Pick};
 
 /// A job that a claim may take.
@@ -18,12 +18,11 @@ impl ReferenceStore {
     /// Everything that this pick may take, first come first, whichever tenant's turn it is.
     pub fn candidates(&self, pick: &Pick, now: Timestamp) -> Vec<Candidate> {
         let state = self.state.lock();
-        let due = state.list_by_time(pick).into_iter().filter(|(_, at)| *at <= now);
-        let candidate = |(at, picked_by): (usize, Timestamp)| {
-            let job = &state.records[at].job;
-            Candidate { id: job.id.clone(), company: job.company.clone(), at: picked_by }
+        let candidate = |(at, seq): (Timestamp, u64)| {
+            let job = &state.records[&seq].job;
+            Candidate { id: job.id.clone(), company: job.company.clone(), at }
         };
-        due.map(candidate).collect()
+        state.index.due(pick, now).map(candidate).collect()
     }
 
     /// Leases exactly these jobs, in this order: where several come first, the store may choose.
@@ -31,10 +30,10 @@ impl ReferenceStore {
         let mut state = self.state.lock();
         let mut claimed = Claimed::default();
         for id in ids {
-            let Some(at) = state.position(id) else { continue };
-            claimed.leases.extend(state.lease(at, claim));
+            let Some(seq) = state.index.find(id) else { continue };
+            claimed.leases.extend(state.lease(seq, claim));
         }
-        claimed.next_at = state.next_at(&claim.pick, claim.now);
+        claimed.next_at = state.index.next_at(&claim.pick, claim.now);
         claimed
     }
 
@@ -43,8 +42,14 @@ impl ReferenceStore {
     pub fn restart(&self) {
         let mut state = self.state.lock();
         state.lanes.clear();
-        let held = state.records.iter_mut().filter_map(|record| record.lease.as_mut());
-        held.filter(|held| !held.outlives_process)
-            .for_each(|held| held.expires_at = Timestamp::from_millis(0));
+        let waits_or_loses_its_lease = |record: &&StoredJob| {
+            record.waits() || record.lease.as_ref().is_some_and(|held| !held.outlives_process)
+        };
+        let touched = state.records.values().filter(waits_or_loses_its_lease);
+        for seq in touched.map(|record| record.seq).collect::<Vec<_>>() {
+            state.change(seq, |record| {
+                record.lease.iter_mut().for_each(|held| held.expires_at = Timestamp::from_millis(0));
+            });
+        }
     }
 }

@@ -15,19 +15,19 @@ impl State {
         let job = Job { checksum, ..job };
         let seq = self.last_seq + 1;
         let mut known = Vec::new();
-        if let Some(at) = self.position(&job.id) {
-            let is_discarded =
-                matches!(self.records[at].state, SnapshotState::Ended { status: Status::Discarded, .. });
+        if let Some(there) = self.find(&job.id) {
+            let is_discarded = matches!(there.state, SnapshotState::Ended { status: Status::Discarded, .. });
             if !is_discarded || state != SnapshotState::Dead {
                 return Adopted::Known;
             }
-            let gone = self.records.remove(at);
-            known = self.trail.reassign(gone.seq, seq);
+            let gone = there.seq;
+            self.take(gone);
+            known = self.trail.reassign(gone, seq);
         }
         self.last_seq = seq;
         let dead_letter =
             dead_letter.map(|entry| (self.dead_number(queue_place), DeadLetter { checksum, ..entry }));
-        self.records.push(StoredJob { dead_letter, ..StoredJob::new(seq, job, body_hash, state) });
+        self.insert(StoredJob { dead_letter, ..StoredJob::new(seq, job, body_hash, state) });
         for (nth, event) in audit.into_iter().enumerate().filter(|(_, event)| !known.contains(event)) {
             match nth < archived {
                 true => self.trail.append_archived(seq, event),
@@ -49,16 +49,17 @@ impl State {
 #[async_trait]
 impl Transfer for ReferenceStore {
     async fn forget(&self, ids: Vec<JobId>) -> StoreResult<u64> {
-        let State { records, trail, .. } = &mut *self.state.lock();
-        let before = records.len();
-        records.retain(|record| {
-            let goes = matches!(record.state, SnapshotState::Ended { .. }) && ids.contains(&record.job.id);
-            if goes {
-                trail.forget(record.seq);
+        let mut state = self.state.lock();
+        let mut forgotten = 0;
+        for id in ids {
+            let Some(record) = state.find(&id) else { continue };
+            if let (SnapshotState::Ended { .. }, seq) = (&record.state, record.seq) {
+                state.take(seq);
+                state.trail.forget(seq);
+                forgotten += 1;
             }
-            !goes
-        });
-        Ok((before - records.len()) as u64)
+        }
+        Ok(forgotten)
     }
 
     async fn adopt(&self, transfers: Vec<JobSnapshot>) -> StoreResult<Vec<Adopted>> {
@@ -91,7 +92,7 @@ impl Transfer for ReferenceStore {
 
     async fn snapshots(&self, after: Option<u64>, limit: usize) -> StoreResult<Page<JobSnapshot>> {
         let state = self.state.lock();
-        let rest = state.records.iter().filter(|record| after.is_none_or(|after| record.seq > after));
+        let rest = state.records.values().filter(|record| after.is_none_or(|after| record.seq > after));
         let mut taken: Vec<&StoredJob> = rest.take(limit + 1).collect();
         let more = taken.len() > limit;
         taken.truncate(limit);
@@ -101,6 +102,6 @@ impl Transfer for ReferenceStore {
 
     async fn snapshot(&self, id: &JobId) -> StoreResult<Option<JobSnapshot>> {
         let state = self.state.lock();
-        Ok(state.position(id).map(|at| state.snapshot(&state.records[at])))
+        Ok(state.find(id).map(|record| state.snapshot(record)))
     }
 }

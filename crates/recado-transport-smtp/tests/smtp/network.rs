@@ -39,7 +39,10 @@ async fn a_connection_lost_before_the_final_dot_is_certainly_undelivered() {
         for act in [cut(""), SmtpAct::Reset] {
             let fault = misbehaving(place, act, |_| {}).await;
             is(&fault, NetworkKind::Connect, false);
-            says(&fault, words);
+            // A reset right after the connection was accepted may come before the client takes it for open.
+            if place != "(greeting)" || !fault.text.starts_with("at connecting: ") {
+                says(&fault, words);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -23,6 +23,8 @@ use super::resolver::{Resolver, SystemResolver, lookup_timeout};
 use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Request, failure};
 use crate::tls;
 use crate::{Delivery, Wanted};
+
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
 pub(super) const OUR_NAME: &str = concat!("recado/", env!("CARGO_PKG_VERSION"));
 
@@ -239,9 +241,9 @@ pub(crate) fn refusal(status: StatusCode, text: &str) -> Fault {
 
 /// Milliseconds where the provider gives them, as OpenAI does, for they are the finer wish.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let value = |name: &str| headers.get(name)?.to_str().ok();
-    let millis = value("retry-after-ms").and_then(retry_after::parse_millis);
-    millis.or_else(|| retry_after::parse(value(RETRY_AFTER.as_str())?, now))
+    let value = |name: &HeaderName| headers.get(name)?.to_str().ok();
+    let millis = value(&RETRY_AFTER_MS).and_then(retry_after::parse_millis);
+    millis.or_else(|| retry_after::parse(value(&RETRY_AFTER)?, now))
 }
 
 /// The part of a body that was read within its bounds.

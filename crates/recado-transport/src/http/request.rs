@@ -114,9 +114,11 @@ fn url(data: &Object<'_, '_>, base: &Url) -> Url {
 
 fn check_path(data: &Object<'_, '_>, path: &str) {
     let refuse = |message| data.fault("path", message);
-    let mut plain = path.as_bytes().to_vec();
-    for _ in 0..DECODINGS_MAX {
-        plain = percent_decode(&plain).collect();
+    let mut plain = Cow::Borrowed(path.as_bytes());
+    if path.contains('%') {
+        for _ in 0..DECODINGS_MAX {
+            plain = Cow::Owned(percent_decode(&plain).collect());
+        }
     }
     if path.starts_with("//") || path.contains("://") {
         refuse("names a host; write only the part below the provider's URL, such as \"v1/messages\"");

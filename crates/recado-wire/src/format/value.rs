@@ -154,8 +154,20 @@ impl<'de> RequestValue<'de, '_> {
                     Refusal::Fault("holds half a surrogate pair; write whole characters".to_owned())
                 }),
             _ if self.is_absent() => Err(self.refuse(write)),
-            _ => Err(self.refuse("a string")),
+            _ => Err(self.refuse(self.words("a string"))),
         }
+    }
+
+    fn number(&self) -> Result<f64, Refusal> {
+        let write = self.words("a number");
+        let number = match self.written {
+            Written::StandIn => return Ok(0.0),
+            Written::Json(json) if JsonKind::of(json) == JsonKind::Number => json.parse().ok(),
+            Written::Parameter(text) => text.parse().ok(),
+            _ => return Err(self.refuse(write)),
+        };
+        let number = number.filter(|number: &f64| number.is_finite());
+        number.ok_or_else(|| Refusal::Fault(format!("is out of range; write {write}")))
     }
 
     fn integer<T: TryFrom<i128> + Default>(&self) -> Result<T, Refusal> {
@@ -232,7 +244,11 @@ impl<'de> Deserializer<'de> for RequestValue<'de, '_> {
 
     /// What is neither a number nor anything else below is written as text.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        visitor.visit_string(self.text("a string")?)
+        visitor.visit_string(self.text(self.words("a string"))?)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_f64(self.number()?)
     }
 
     /// One that is left out is false.
@@ -269,12 +285,11 @@ impl<'de> Deserializer<'de> for RequestValue<'de, '_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        let list = self.words("a list of strings");
         let items: Vec<&'de RawValue> = match self.written {
             Written::StandIn => Vec::new(),
-            Written::Json(json) => {
-                serde_json::from_str(json).map_err(|_| self.refuse("a list of strings"))?
-            }
-            _ => return Err(self.refuse("a list of strings")),
+            Written::Json(json) => serde_json::from_str(json).map_err(|_| self.refuse(list))?,
+            _ => return Err(self.refuse(list)),
         };
         let item = |(at, item): (usize, &'de RawValue)| ("", self.part(at, Written::Json(item.get())));
         visitor.visit_seq(RequestParts { rest: items.into_iter().enumerate().map(item), value: None })
@@ -312,7 +327,7 @@ impl<'de> Deserializer<'de> for RequestValue<'de, '_> {
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u16 u128 f32 f64 char str string bytes byte_buf unit unit_struct tuple tuple_struct map
+        i8 i16 i32 i64 i128 u16 u128 f32 char str string bytes byte_buf unit unit_struct tuple tuple_struct map
         identifier ignored_any
     }
 }

@@ -45,7 +45,7 @@ fn w3_g14_records_of_all_jobs_are_searched_by_company_person_and_kind() {
     browser.click("Discard");
     browser.write("Why is it given up?", "the customer called");
     browser.click("Discard");
-    scene.job_once("order-2", "discarded");
+    scene.job_when("order-2", |job| job["status"] == "discarded");
     browser.go("#/audit");
     for words in ["order-1", "order-2", "the customer called"] {
         browser.sees(words);

@@ -216,6 +216,9 @@ fn t14_verify_tells_a_trail_that_was_not_begun_from_one_that_was_removed() {
     place.serve().stop();
     let fresh = place.run_on_store(&["audit", "verify"]).done();
     assert!(fresh.contains("nothing was archived yet") && !fresh.contains("whole"), "{fresh}");
+    assert_eq!(place.run_on_store(&["audit", "verify", "--json"]).json()["records"], 0);
+    std::fs::remove_dir_all(place.path().join(DIR)).expect("a removal");
+    assert_eq!(place.run_on_store(&["audit", "verify", "--json"]).json()["records"], 0);
 }
 
 #[test]

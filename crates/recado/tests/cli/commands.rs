@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::given::Place;
 
-const COMMANDS: [&[&str]; 58] = [
+const COMMANDS: [&[&str]; 59] = [
     &["serve"],
     &["send"],
     &["jobs"],
@@ -23,6 +23,7 @@ const COMMANDS: [&[&str]; 58] = [
     &["dlq", "import"],
     &["top"],
     &["policy", "show"],
+    &["simulate"],
     &["decide"],
     &["config", "init"],
     &["config", "check"],

@@ -99,7 +99,12 @@ impl Place {
     }
 
     /// Starts a server by a command made of [`Place::serve_command`].
-    pub fn start(&self, mut command: Command) -> Server {
+    pub fn start(&self, command: Command) -> Server {
+        self.try_start(command).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// The same, of a server that may end before it is ready: with what and why.
+    pub fn try_start(&self, mut command: Command) -> Result<Server, String> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Server::start(command.spawn().expect("the server starts"), self.home.clone())
     }
@@ -151,7 +156,7 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(mut child: Child, home: Arc<Home>) -> Self {
+    fn start(mut child: Child, home: Arc<Home>) -> Result<Self, String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (stdout, kept) = (child.stdout.take().expect("a pipe"), lines.clone());
         std::thread::spawn(move || {
@@ -167,12 +172,12 @@ impl Server {
             if let Some(status) = child.try_wait().expect("a child") {
                 let mut why = String::new();
                 child.stderr.take().expect("a pipe").read_to_string(&mut why).expect("text");
-                panic!("the server ended with {status}: {why}");
+                return Err(format!("the server ended with {status}: {why}"));
             }
             assert!(started.elapsed() < PATIENCE, "the server is not ready");
             std::thread::sleep(Duration::from_millis(2));
         };
-        Server { child, address, lines, _home: home }
+        Ok(Server { child, address, lines, _home: home })
     }
 
     pub fn url(&self) -> String {
@@ -243,6 +248,10 @@ impl Server {
         job
     }
 
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -255,13 +264,11 @@ impl Server {
     /// Waits until it has ended by itself.
     pub fn ended(mut self) -> (ExitStatus, String) {
         let started = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                break status;
-            }
+        while self.is_alive() {
             assert!(started.elapsed() < PATIENCE, "the server does not end");
             std::thread::sleep(Duration::from_millis(5));
-        };
+        }
+        let status = self.child.wait().expect("a child");
         let mut err = String::new();
         self.child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
         (status, err)

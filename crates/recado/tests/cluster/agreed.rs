@@ -187,10 +187,7 @@ fn after_redis_lost_what_was_said_last_all_nodes_agree_with_it_and_hear_what_is_
     redis.restart();
     all_say([true, false, false]);
     for server in nodes.all() {
-        server.logged(
-            "The store has lost what was last said about this; what it has now holds on all nodes",
-            3,
-        );
+        server.logged("The store lost its latest value; all nodes use the older one that it has now", 3);
     }
 
     tell(nodes.at(0), "resume", &Value::Null);

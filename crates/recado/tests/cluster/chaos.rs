@@ -10,28 +10,54 @@ use super::far_end::FarEnd;
 use super::given::eventually;
 use super::ledger::{Account, Clients, Ledger, Repeat};
 use super::nodes::{Nodes, enqueue};
+use super::results::Row;
 
 /// Time that the far end takes over each delivery.
-const SINK_TAKES: Duration = Duration::from_millis(30);
+pub const SINK_TAKES: Duration = Duration::from_millis(30);
 
-const CLIENTS: usize = 6;
+const SEED: u64 = 2_026;
+
+pub const CLIENTS: usize = 6;
 
 /// A request that a killed process had sent may reach the far end this long after the kill.
 const IN_THE_PIPE: Duration = Duration::from_millis(100);
 
 /// An outcome is written this soon after the far end has answered, or the fault comes before.
-const SETTLED_WITHIN: Duration = Duration::from_millis(1_500);
+pub const SETTLED_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// The loss that `appendfsync everysec` allows: Redis writes at most two seconds late.
 const EVERYSEC_LOSES: Duration = Duration::from_millis(2_500);
 
 /// A job may be in a node's hands at many kills.
-const ENGINE: &str = "[engine]\npoison_after = 100\n";
+pub const ENGINE: &str = "[engine]\npoison_after = 100\n";
 
 fn rounds(short: usize) -> usize {
     let times: usize =
         std::env::var("RECADO_CHAOS").map_or(1, |times| times.parse().expect("RECADO_CHAOS is a number"));
     short * times
+}
+
+/// The cause of what a Redis loses that does not force each write to disk.
+pub const LOST_BY_REDIS: &str = "Redis lost its last writes";
+
+/// Writes a row down whose fault struck so often. All repeats have this cause, and so has what is lost.
+pub fn write_row(fault: &'static str, test: &'static str, fired: usize, account: &Account, cause: &str) {
+    let lost = account.lost.len();
+    let (lost, lost_by_redis) = if cause == LOST_BY_REDIS { (0, lost) } else { (lost, 0) };
+    let mut row = Row {
+        fault,
+        operation: "traffic on three nodes",
+        test,
+        seed: SEED,
+        runs: fired,
+        fired,
+        acknowledged: account.acknowledged,
+        lost,
+        lost_by_redis,
+        ..Row::default()
+    };
+    row.add_duplicates(cause, account.repeats.len());
+    row.write();
 }
 
 /// Faults: the node each struck, and the time.
@@ -53,7 +79,7 @@ fn a_node_killed_each_second_loses_nothing_and_only_what_it_was_sending_is_repea
     let mut nodes = Nodes::start(&config, &redis.url());
     let clients = Clients::start(CLIENTS, &nodes.addresses);
     let mut struck = Struck::new();
-    let mut chance = fastrand::Rng::with_seed(2_026);
+    let mut chance = fastrand::Rng::with_seed(SEED);
     for _ in 0..kills {
         let second = Instant::now() + Duration::from_secs(1);
         std::thread::sleep(Duration::from_millis(chance.u64(300..900)));
@@ -72,6 +98,7 @@ fn a_node_killed_each_second_loses_nothing_and_only_what_it_was_sending_is_repea
     for repeat in &account.repeats {
         assert!(explains(&struck, repeat), "no kill explains {repeat:#?}");
     }
+    write_row("kill -9 of a node", "cluster::chaos", kills, &account, "death before the record");
 }
 
 /// Kills Redis under load; what came of it, and when it was killed.
@@ -81,7 +108,7 @@ fn kill_redis(settings: &[&str]) -> (Account, Vec<Instant>) {
     let nodes = Nodes::start(&(far_end.lane("concurrency = 8\n") + ENGINE), &redis.url());
     let clients = Clients::start(CLIENTS, &nodes.addresses);
     let mut killed_at = Vec::new();
-    let mut chance = fastrand::Rng::with_seed(2_027);
+    let mut chance = fastrand::Rng::with_seed(SEED);
     for _ in 0..kills {
         std::thread::sleep(Duration::from_millis(chance.u64(700..1_500)));
         goes_on(&clients.ledger);
@@ -100,7 +127,7 @@ fn kill_redis(settings: &[&str]) -> (Account, Vec<Instant>) {
 }
 
 /// Clients get on again.
-fn goes_on(ledger: &Ledger) {
+pub fn goes_on(ledger: &Ledger) {
     let before = ledger.acknowledged.lock().len();
     eventually(|| ledger.acknowledged.lock().len() > before + 2 * CLIENTS);
 }
@@ -111,6 +138,7 @@ fn a_redis_that_is_killed_and_forces_each_write_to_disk_loses_and_repeats_nothin
     println!("{} kills of Redis with appendfsync always: {account}", killed_at.len());
     account.nothing_is_lost();
     account.nothing_is_repeated();
+    write_row("kill -9 of Redis, appendfsync always", "cluster::chaos", killed_at.len(), &account, "");
 }
 
 #[test]
@@ -152,6 +180,13 @@ fn a_redis_that_is_killed_and_writes_every_second_loses_at_most_its_last_two() {
         let explained = killed_at.iter().any(|kill| (before.came..=until).contains(kill));
         assert!(explained, "no kill explains {again:#?} after {before:#?}");
     }
+    write_row(
+        "kill -9 of Redis, appendfsync everysec",
+        "cluster::chaos",
+        killed_at.len(),
+        &account,
+        LOST_BY_REDIS,
+    );
 }
 
 #[test]
@@ -209,7 +244,7 @@ fn connections_that_are_cut_or_stand_still_lose_and_repeat_nothing() {
         Nodes::with_stores(&(far_end.lane("concurrency = 8\n") + ENGINE), urls.iter().map(|url| &**url));
     let clients = Clients::start(CLIENTS, &nodes.addresses);
     goes_on(&clients.ledger);
-    let mut chance = fastrand::Rng::with_seed(2_028);
+    let mut chance = fastrand::Rng::with_seed(SEED);
     for round in 0..cuts {
         std::thread::sleep(Duration::from_millis(chance.u64(50..400)));
         let at = chance.usize(..proxies.len());
@@ -235,4 +270,5 @@ fn connections_that_are_cut_or_stand_still_lose_and_repeat_nothing() {
     println!("{cuts} cuts and a stall while the node was sending: {account}");
     account.nothing_is_lost();
     account.nothing_is_repeated();
+    write_row("connections to Redis cut, one node cut off", "cluster::chaos", cuts + 1, &account, "");
 }

@@ -1,4 +1,5 @@
-/* Steps the wall clock of a process and stalls its disk. Loaded with LD_PRELOAD by tests (see mod.rs).
+/* Steps the wall clock of a process and stalls its disk. Loaded with LD_PRELOAD by tests (see mod.rs), together with
+ * disk.c.
  *
  * In the directory $RECADO_FAULTS:
  *   clock  milliseconds that are added to CLOCK_REALTIME
@@ -25,7 +26,7 @@ static const char *file(char *path, size_t size, const char *name) {
     return path;
 }
 
-static void fired(const char *what) {
+void fired(const char *what) {
     char path[512];
     if (!file(path, sizeof path, "fired")) return;
     int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -77,19 +78,9 @@ time_t time(time_t *at) {
     return now.tv_sec;
 }
 
-static void stall(void) {
+void stall_disk(void) {
     char path[512];
     if (!file(path, sizeof path, "stall") || access(path, F_OK)) return;
     fired("stall\n");
     for (int ms = 0; ms < STALL_MAX_MS && !access(path, F_OK); ms += 10) usleep(10000);
-}
-
-int fsync(int fd) {
-    stall();
-    return (int)syscall(SYS_fsync, fd);
-}
-
-int fdatasync(int fd) {
-    stall();
-    return (int)syscall(SYS_fdatasync, fd);
 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use recado_client::Client;
 use recado_core::words::counted;
 use recado_terminal::{Form, Screen, clean};
-use recado_wire::archive::{ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportResult};
+use recado_wire::dlq::archive::{ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportResult};
 
 use super::SearchArgs;
 use crate::out_file::OutFile;

@@ -135,7 +135,7 @@ pub fn audit_dir(config: &Config, late: Option<Alert>) -> Finding {
     }
 }
 
-fn nearest_existing(dir: &Path) -> PathBuf {
+pub fn nearest_existing(dir: &Path) -> PathBuf {
     let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     if dir.is_dir() {
         return dir.to_owned();

@@ -5,10 +5,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
 use recado_config::{Config, Flags};
+use recado_core::Random;
 use recado_core::words::counted;
 use recado_engine::audit::archived_in;
 use recado_server::serve;
@@ -43,7 +45,10 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
         }
     };
     if !dir.is_dir() {
-        return nothing_in(&dir, config.as_ref(), screen).await;
+        if args.form.json {
+            screen.json(&Report::default())?;
+        }
+        return nothing_in(&dir, config.as_ref(), args.form, screen).await;
     }
     let mut evidence = Evidence::default();
     if let Some(path) = &args.public_key {
@@ -57,7 +62,11 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
     let shown = screen.answer(args.form.get(), &report, |screen, report| show(screen, report, &dir));
     if report.is_whole() {
         shown?;
-        return if report.is_empty() { nothing_in(&dir, config.as_ref(), screen).await } else { Ok(()) };
+        return if report.is_empty() {
+            nothing_in(&dir, config.as_ref(), args.form, screen).await
+        } else {
+            Ok(())
+        };
     }
     // The exit code tells a reader who did not read to the end.
     let faults = match (report.findings.len(), report.more) {
@@ -70,13 +79,15 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
 }
 
 /// Says what it means that no record is there.
-async fn nothing_in(dir: &Path, config: Option<&Config>, screen: &mut Screen) -> Done {
+async fn nothing_in(dir: &Path, config: Option<&Config>, form: FormArgs, screen: &mut Screen) -> Done {
     let dir = dir.display();
     let was_archived = match config {
         Some(config) => was_archived(config).await,
         None => None,
     };
     match was_archived {
+        // The report says it to a program: that there are no records.
+        Some(false) if form.json => Ok(()),
         Some(false) => Ok(screen.line(format_args!("The store says that nothing was archived yet."))?),
         Some(true) => Err(Stop::Failed(format!(
             "there is no trail in {dir}, and the store says that records were archived: the files were removed, or \
@@ -97,7 +108,7 @@ async fn was_archived(config: &Config) -> Option<bool> {
     {
         return None;
     }
-    let (store, clock) = serve::open(config).await.ok()?;
+    let (store, clock) = serve::open(config, Arc::new(Random::from_entropy())).await.ok()?;
     let archived = archived_in(&*store, clock.now()).await;
     store.close().await.ok()?;
     Some(archived.ok()?.values().any(|number| *number > 0))

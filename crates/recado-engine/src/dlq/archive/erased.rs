@@ -11,6 +11,7 @@ use recado_core::{AuditKind, Job, Timestamp};
 
 use crate::dlq::DeadLetters;
 use crate::error::{Result, TrailError};
+use crate::lifecycle::off_thread;
 
 /// Erasures that are read at a time.
 const PAGE_RECORDS: usize = 1_000;
@@ -46,7 +47,7 @@ impl DeadLetters {
                 }
             }
         };
-        let read = tokio::task::spawn_blocking(read).await.map_err(|_| TrailError::CutOff)?;
+        let read = off_thread(read).await.ok_or(TrailError::CutOff)?;
         Ok(read.map_err(TrailError::from)?)
     }
 }

@@ -63,6 +63,7 @@ pub(crate) async fn run(dlq: Arc<DeadLetters>) {
             Err(error) => tracing::warn!(%error, "cannot look for bulk acts; trying again"),
         }
         tokio::select! {
+            biased;
             () = dlq.env.lifecycle.stopping.cancelled() => break,
             () = changed => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -373,9 +374,10 @@ impl Runner {
     /// Waits; returns true if a signal came meanwhile.
     async fn wait(&self, time: Duration) -> bool {
         tokio::select! {
-            () = tokio::time::sleep(time) => false,
-            () = self.dlq.bulk_changed.notified() => true,
+            biased;
             () = self.dlq.env.lifecycle.stopping.cancelled() => false,
+            () = self.dlq.bulk_changed.notified() => true,
+            () = tokio::time::sleep(time) => false,
         }
     }
 

@@ -1,0 +1,112 @@
+//! Simulations: one at a time, on a thread of its own with the lowest priority, gone when its caller is.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use recado_core::Policy;
+use recado_engine::Route;
+use recado_simulate::{Load, Scenario, Stopped};
+use recado_wire::read::{self, Faults, Read, suggest};
+use recado_wire::simulations::{Simulation, SimulationRequest, WORK_MAX};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::handlers::prelude::*;
+
+/// Simulate a route while its provider is down: the engine itself in virtual time, with made-up jobs. It sends nothing
+/// and keeps nothing.
+#[utoipa::path(
+    post, path = "/v1/simulations", tag = "routes", operation_id = "simulate",
+    request_body = SimulationRequest,
+    responses((status = 200, body = Simulation), WriteProblems)
+)]
+pub async fn simulate(api: ApiState, request: Request) -> ApiResult {
+    let received = body::json(&api, request).await?;
+    let Read { value: request, mut faults } = read::body::<SimulationRequest>(received.text()?)?;
+    let routes = api.engine.routes();
+    let Some(route) = routes.get(&request.route) else {
+        faults.note("route", format!("is not a route here; {}", suggest(&request.route, &routes.names())));
+        return Err(faults.into_vec().into());
+    };
+    let policies = policies(&api, &request, &route.terms.policy, &mut faults);
+    if !faults.is_empty() {
+        return Err(faults.into_vec().into());
+    }
+    let Some(turn) = api.simulation_turn() else {
+        return Err(ApiError::busy("another simulation is running; ask again when it has ended"));
+    };
+    let scenario = scenario(&api, route, Load::from(&request));
+    let gone = CancellationToken::new();
+    let _gone_with_caller = gone.clone().drop_guard();
+    let closing = api.options.closing.clone();
+    let began = Instant::now();
+    let go_on = move || !gone.is_cancelled() && !closing.is_cancelled() && began.elapsed() < WORK_MAX;
+    match run(scenario, request, policies, turn, go_on).await? {
+        Ok(simulation) => answer::ok(&simulation),
+        Err(Stopped::ByCaller) if api.options.closing.is_cancelled() => {
+            Err(ApiError::new(Code::Stopping, "the simulation was stopped: so is the server"))
+        }
+        Err(Stopped::ByCaller) => Err(ApiError::busy(format!(
+            "the simulation was stopped after {} s; simulate fewer jobs, or run `recado simulate` on another machine",
+            WORK_MAX.as_secs()
+        ))),
+        Err(Stopped::Failed(why)) => {
+            tracing::error!(why, "a simulation failed");
+            Err(ApiError::new(Code::Internal, "the simulation failed; the log says more"))
+        }
+    }
+}
+
+/// Returns the policies to simulate: the one that is given or the route's own, and the one to compare it with.
+fn policies(api: &ApiState, request: &SimulationRequest, own: &Policy, faults: &mut Faults) -> Vec<Policy> {
+    let mut read = |name: &str, text: &Option<String>| {
+        let text = text.as_ref()?;
+        let Some(read_policy) = api.options.read_policy else {
+            faults.note(name, "cannot be read here; leave it out");
+            return None;
+        };
+        read_policy(text, own).map_err(|found| faults.note(name, found.join("; "))).ok()
+    };
+    let first = read("policy", &request.policy).unwrap_or_else(|| own.clone());
+    [first].into_iter().chain(read("against", &request.against)).collect()
+}
+
+fn scenario(api: &ApiState, route: &Route, load: Load) -> Scenario {
+    let views = route.providers().filter_map(|name| api.engine.gate.provider_view(name));
+    Scenario {
+        route: route.clone(),
+        providers: views.map(|view| (view.name, view.terms)).collect(),
+        settings: api.engine.settings().clone(),
+        load,
+    }
+}
+
+/// Runs a simulation on a thread of its own. The turn is over when the thread has ended.
+async fn run(
+    scenario: Scenario,
+    request: SimulationRequest,
+    policies: Vec<Policy>,
+    turn: OwnedSemaphorePermit,
+    go_on: impl Fn() -> bool + Send + 'static,
+) -> ApiResult<Result<Simulation, Stopped>> {
+    let (sender, ended) = oneshot::channel();
+    let work = move || {
+        lower_priority();
+        let mut progress = |_| if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let simulated = recado_simulate::simulate(&scenario, &request, &policies, &mut progress);
+        drop(turn);
+        let _ = sender.send(simulated);
+    };
+    let failed = |error: &dyn std::fmt::Display| {
+        tracing::error!(%error, "a simulation ended without a result");
+        ApiError::new(Code::Internal, "the simulation was cut off; the log says more")
+    };
+    std::thread::Builder::new().name("simulation".to_owned()).spawn(work).map_err(|error| failed(&error))?;
+    ended.await.map_err(|error| failed(&error))
+}
+
+/// Lets deliveries go first. On Linux a priority is a thread's own; elsewhere it would be the whole server's.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(19);
+}

@@ -1,0 +1,190 @@
+//! An error whose history speaks against its class, and the rule for it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use recado_core::classify::{Condition, Rule};
+use recado_core::{Blame, Class, RouteName};
+
+use super::{ARRIVED_MAX_PERCENT, CONFIDENCE_MIN, ErrorCounts, JOBS_MIN, Skeleton};
+
+/// The name of a rule while it is tried: no attempt keeps it.
+pub(super) const TRIAL_NAME: &str = "suggested";
+
+/// The standard normal deviate of a one-sided error of 2.5 %: the usual interval of 95 %.
+const Z: f64 = 1.96;
+
+/// An error that deserves a rule, and the class that its history suggests.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub error: ErrorCounts,
+    pub today: Class,
+    pub suggested: Class,
+    /// The lower bound of Wilson's interval (95 %) of the share of jobs that speak for `suggested`.
+    pub confidence: f64,
+}
+
+impl Candidate {
+    pub(super) fn of(error: &ErrorCounts, today: Class) -> Option<Self> {
+        let (suggested, confidence) = judge(error, today)?;
+        let is_sure = confidence >= CONFIDENCE_MIN;
+        is_sure.then(|| Candidate { error: error.clone(), today, suggested, confidence })
+    }
+
+    /// The rule for it, of what may be shown. `None` where neither code nor words are left.
+    pub fn rule(&self, skeleton: &Skeleton) -> Option<RuleText> {
+        let Skeleton { code, text, .. } = skeleton.clone();
+        let route = self.error.route.clone();
+        (code.is_some() || text.is_some()).then_some(RuleText { route, code, text, class: self.suggested })
+    }
+}
+
+/// The class that the history suggests instead of today's, and its confidence.
+fn judge(error: &ErrorCounts, today: Class) -> Option<(Class, f64)> {
+    let arrived = error.retried_to_success;
+    // An outage and a hopeless error look alike, but for what else the route delivers meanwhile. What no rule knows is
+    // no outage that providers announce.
+    let in_vain = match today {
+        Class::Transient => error.in_vain_amid_deliveries,
+        _ => error.retried_in_vain,
+    };
+    let jobs = arrived + in_vain;
+    if jobs < JOBS_MIN {
+        return None;
+    }
+    let is_hopeless = arrived * 100 <= jobs * ARRIVED_MAX_PERCENT;
+    match today {
+        Class::Unknown | Class::Transient if is_hopeless => {
+            Some((Class::Permanent, wilson_lower_bound(in_vain, jobs)))
+        }
+        Class::Unknown | Class::Permanent => Some((Class::Transient, wilson_lower_bound(arrived, jobs))),
+        Class::Transient | Class::RateLimit => None,
+    }
+}
+
+/// The lower bound of Wilson's score interval for a share: low while there are few, whatever they say.
+fn wilson_lower_bound(hits: u64, of: u64) -> f64 {
+    let (n, share) = (of as f64, hits as f64 / of as f64);
+    let margin = Z * ((share * (1.0 - share) + Z * Z / (4.0 * n)) / n).sqrt();
+    (share + Z * Z / (2.0 * n) - margin) / (1.0 + Z * Z / n)
+}
+
+/// One entry of a route's `classify`, as text and as a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleText {
+    pub route: RouteName,
+    pub code: Option<Box<str>>,
+    pub text: Option<Box<str>>,
+    pub class: Class,
+}
+
+impl RuleText {
+    /// The line for the route's table in the configuration.
+    pub fn toml(&self) -> String {
+        format!("classify = [{}]", self.entry())
+    }
+
+    fn entry(&self) -> String {
+        let mut keys = String::new();
+        for (key, value) in [("code", &self.code), ("text", &self.text)] {
+            if let Some(value) = value {
+                let _ = write!(keys, "{key} = {}, ", quote(value));
+            }
+        }
+        let class = self.class.as_str().to_lowercase();
+        format!("{{ {keys}as = \"{class}\" }}")
+    }
+
+    /// As the classifier wants it; the blame is what the configuration fills in.
+    pub fn compile(&self) -> Rule {
+        let (code, text) = (self.code.clone(), self.text.clone());
+        Rule {
+            name: TRIAL_NAME.into(),
+            when: Condition {
+                code: code.map(|code| code.into_string().into()),
+                text: text.map(|text| text.into_string().into()),
+                ..Condition::default()
+            },
+            class: self.class,
+            blame: if self.class == Class::Permanent { Blame::Message } else { Blame::Provider },
+            wait: None,
+        }
+    }
+}
+
+/// The tables of all routes that have a rule here, as one text. Rules with words stand before those of a code alone,
+/// which match more: the first that matches decides.
+pub fn route_tables(rules: &[&RuleText]) -> String {
+    let mut by_route: BTreeMap<&RouteName, Vec<&RuleText>> = BTreeMap::new();
+    for rule in rules {
+        by_route.entry(&rule.route).or_default().push(rule);
+    }
+    let mut tables = Vec::new();
+    for (route, mut rules) in by_route {
+        rules.sort_by_key(|rule| rule.text.is_none());
+        let lines = match &rules[..] {
+            [only] => only.toml(),
+            _ => {
+                let entries: String = rules.iter().map(|rule| format!("  {},\n", rule.entry())).collect();
+                format!("classify = [\n{entries}]")
+            }
+        };
+        tables.push(format!("[routes.{}]\n{lines}\n", key(route.as_str())));
+    }
+    tables.join("\n")
+}
+
+/// A TOML key.
+fn key(name: &str) -> String {
+    let is_bare = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter));
+    if is_bare { name.to_owned() } else { quote(name) }
+}
+
+/// A TOML string.
+fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            _ if letter.is_control() => drop(write!(quoted, "\\u{:04x}", u32::from(letter))),
+            _ => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_bound_is_wilsons() {
+        // Reference values of the score interval at z = 1.96.
+        for (hits, of, expected) in [(5, 5, 0.5655), (10, 10, 0.7225), (95, 100, 0.8882), (0, 7, 0.0)] {
+            let bound = wilson_lower_bound(hits, of);
+            assert!((bound - expected).abs() < 0.001, "{hits} of {of}: {bound}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn confidence_rises_with_the_count_and_never_reaches_certainty(jobs in 1_u64..1_000_000) {
+            let (few, more) = (wilson_lower_bound(jobs, jobs), wilson_lower_bound(jobs + 1, jobs + 1));
+            prop_assert!(few < more && more < 1.0);
+        }
+    }
+
+    #[test]
+    fn an_entry_quotes_what_toml_would_misread() {
+        let rule = RuleText {
+            route: RouteName::new("email").unwrap(),
+            code: Some("a\"b\\".into()),
+            text: Some("x\u{7f}".into()),
+            class: Class::Permanent,
+        };
+        assert_eq!(rule.toml(), r#"classify = [{ code = "a\"b\\", text = "x\u007f", as = "permanent" }]"#);
+    }
+}

@@ -1,0 +1,84 @@
+//! Jobs between two records of theirs, in bounded memory.
+
+use std::collections::{HashMap, VecDeque};
+
+use recado_core::AuditEvent;
+use recado_core::payload::digest_of;
+
+/// Jobs at most that are followed at a time, and as many that died and may be replayed. Of further ones nothing is
+/// learned.
+const JOBS_MAX: usize = 100_000;
+
+/// Stands for one job of one company.
+pub type JobKey = u128;
+
+/// The job that a record is about.
+pub fn job_key(event: &AuditEvent) -> Option<JobKey> {
+    let (company, job) = (event.company_id.as_deref()?, event.job_id.as_deref()?);
+    Some(digest_of(&[company, job]))
+}
+
+/// The lives of jobs: each begins with an attempt or a replay, and ends by delivery, death or an operator.
+#[derive(Debug)]
+pub struct Lives<T> {
+    running: HashMap<JobKey, T>,
+    buried: HashMap<JobKey, T>,
+    /// The order in which jobs died.
+    deaths: VecDeque<JobKey>,
+}
+
+impl<T> Default for Lives<T> {
+    fn default() -> Self {
+        Lives { running: HashMap::new(), buried: HashMap::new(), deaths: VecDeque::new() }
+    }
+}
+
+impl<T> Lives<T> {
+    /// The job's life, begun now if none is known; `None` when too many jobs are followed.
+    pub fn running(&mut self, job: JobKey, begin: impl FnOnce() -> T) -> Option<&mut T> {
+        if self.running.len() >= JOBS_MAX && !self.running.contains_key(&job) {
+            return None;
+        }
+        Some(self.running.entry(job).or_insert_with(begin))
+    }
+
+    pub fn end(&mut self, job: JobKey) -> Option<T> {
+        self.running.remove(&job)
+    }
+
+    /// Keeps the life of a job that died, in case it is replayed. The oldest is forgotten when there are too many.
+    pub fn keep_buried(&mut self, job: JobKey, life: T) {
+        self.buried.insert(job, life);
+        self.deaths.push_back(job);
+        if self.deaths.len() > JOBS_MAX
+            && let Some(oldest) = self.deaths.pop_front()
+        {
+            self.buried.remove(&oldest);
+        }
+    }
+
+    pub fn unbury(&mut self, job: JobKey) -> Option<T> {
+        self.buried.remove(&job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_a_bound_however_many_jobs_there_are() {
+        let mut lives = Lives::default();
+        for job in 0..JOBS_MAX as u128 + 10 {
+            lives.running(job, || job);
+            lives.keep_buried(job, job);
+        }
+        assert_eq!(
+            (lives.running.len(), lives.buried.len(), lives.deaths.len()),
+            (JOBS_MAX, JOBS_MAX, JOBS_MAX)
+        );
+        assert_eq!(lives.running(1, || 7).copied(), Some(1), "a job that is followed goes on");
+        assert_eq!(lives.unbury(0), None, "the oldest is forgotten");
+        assert_eq!(lives.unbury(JOBS_MAX as u128 + 9), Some(JOBS_MAX as u128 + 9));
+    }
+}

@@ -1,0 +1,238 @@
+//! Rules learned from records: what is suggested, what is not, and what it would have changed.
+
+use proptest::prelude::*;
+use recado_core::classify::recall;
+use recado_core::redact::Speaker;
+use recado_core::{AuditEvent, AuditKind, Class, Fault, Payload, rules};
+use recado_observe::rule_suggestions::{
+    Answer, Candidate, Effect, ErrorCounts, ErrorHistory, JOBS_MIN, RuleText, RuleTrials, Skeleton,
+    route_tables,
+};
+
+use crate::at;
+
+/// One job's record.
+fn record(job: &str, kind: AuditKind) -> AuditEvent {
+    let mut event = AuditEvent::claim(job, "email", kind, at(0));
+    event.job_id = Some(job.into());
+    event.company_id = Some(format!("company-of-{job}").into());
+    event
+}
+
+fn failed(job: &str, kind: AuditKind, attempt: u32, (code, words): (&str, &str)) -> AuditEvent {
+    let judged = rules::named("general").unwrap().classify(recall(Some(code), words).unwrap());
+    record(job, kind).failure(&judged).attempt(attempt)
+}
+
+fn delivered(job: &str, attempt: u32) -> AuditEvent {
+    record(job, AuditKind::Delivered).attempt(attempt)
+}
+
+/// Three attempts in vain, while another job arrives.
+fn in_vain(job: &str, error: (&str, &str)) -> Vec<AuditEvent> {
+    vec![
+        failed(job, AuditKind::RetryScheduled, 1, error),
+        failed(job, AuditKind::RetryScheduled, 2, error),
+        delivered(&format!("{job}-other"), 1),
+        failed(job, AuditKind::Buried, 3, error),
+    ]
+}
+
+/// One failure, then an arrival.
+fn in_time(job: &str, error: (&str, &str)) -> Vec<AuditEvent> {
+    vec![failed(job, AuditKind::RetryScheduled, 1, error), delivered(job, 2)]
+}
+
+fn replayed(job: &str, error: (&str, &str), data_changed: Option<bool>) -> Vec<AuditEvent> {
+    let replay = AuditEvent { data_changed, ..record(job, AuditKind::Replayed) };
+    vec![failed(job, AuditKind::Buried, 1, error), replay, delivered(job, 2)]
+}
+
+fn jobs(count: u64, life: impl Fn(&str) -> Vec<AuditEvent>) -> Vec<AuditEvent> {
+    (0..count).flat_map(|nth| life(&format!("job-{nth}"))).collect()
+}
+
+fn candidates(records: &[AuditEvent]) -> Vec<Candidate> {
+    let mut history = ErrorHistory::default();
+    records.iter().for_each(|event| history.record(event));
+    history.candidates(|error| Some(error.class))
+}
+
+/// Makes the skeleton of an error whose jobs have this payload.
+fn skeleton(error: &ErrorCounts, data: &Payload) -> Skeleton {
+    let faults: Vec<_> = error
+        .examples
+        .iter()
+        .map(|one| (&*one.company, recall(error.code.as_deref(), one.reason.as_str()).unwrap()))
+        .collect();
+    let answer = |(company, fault): &(&str, Fault)| -> (Box<str>, Box<str>) {
+        ((*company).into(), fault.text.clone())
+    };
+    let said: Vec<_> = faults.iter().map(answer).collect();
+    let answers: Vec<_> = said
+        .iter()
+        .map(|(company, text)| Answer { company, data, speaker: Speaker::Provider, text })
+        .collect();
+    Skeleton::of(error.code.as_deref(), &answers)
+}
+
+/// Suggests as if no job had data.
+fn suggest(records: &[AuditEvent]) -> Vec<(Candidate, RuleText, Effect)> {
+    let (today, mut trials) = (rules::named("general").unwrap(), RuleTrials::default());
+    let nothing = Payload::new("{}").unwrap();
+    for candidate in candidates(records) {
+        let rule = candidate.rule(&skeleton(&candidate.error, &nothing)).unwrap();
+        trials.add(candidate, rule, &today);
+    }
+    records.iter().for_each(|event| trials.record(event));
+    trials.sound()
+}
+
+const ODD: (&str, &str) = ("E_PLAN", "the plan of client 17 was closed");
+const BUSY: (&str, &str) = ("451", "mailbox busy, try later");
+const NO_USER: (&str, &str) = ("550", "no such user");
+
+#[test]
+fn g24_an_unknown_error_that_no_retry_mends_is_suggested_as_permanent() {
+    let found = suggest(&jobs(10, |job| in_vain(job, ODD)));
+    let [(candidate, rule, effect)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((candidate.today, candidate.suggested), (Class::Unknown, Class::Permanent));
+    assert_eq!((candidate.error.count, candidate.error.retried_in_vain), (30, 10));
+    assert_eq!((effect.changed, effect.lost), (20, 0), "two of three attempts of each job");
+    assert_eq!(
+        rule.toml(),
+        r#"classify = [{ code = "E_PLAN", text = "the plan of client", as = "permanent" }]"#
+    );
+}
+
+#[test]
+fn g24_an_unknown_error_that_passes_is_suggested_as_transient() {
+    let found = suggest(&jobs(10, |job| in_time(job, ODD)));
+    let [(candidate, _, effect)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((candidate.today, candidate.suggested), (Class::Unknown, Class::Transient));
+    assert_eq!(candidate.error.retried_to_success, 10);
+    assert_eq!(effect.changed, 0, "it is retried today as well");
+}
+
+#[test]
+fn g24_a_permanent_error_whose_replays_arrive_is_suggested_as_transient() {
+    let found = suggest(&jobs(6, |job| replayed(job, NO_USER, Some(false))));
+    let [(candidate, _, effect)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((candidate.today, candidate.suggested), (Class::Permanent, Class::Transient));
+    assert_eq!(effect.changed, 6);
+    for data_changed in [Some(true), None] {
+        let found = suggest(&jobs(6, |job| replayed(job, NO_USER, data_changed)));
+        assert!(found.is_empty(), "the correction may have done it: {found:?}");
+    }
+}
+
+#[test]
+fn a_code_without_words_is_suggested_by_its_code() {
+    let records = jobs(6, |job| in_vain(job, ("XQ85", "the provider answered XQ85 and nothing more")));
+    let found = suggest(&records);
+    let [(_, rule, _)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(rule.toml(), r#"classify = [{ code = "XQ85", as = "permanent" }]"#);
+}
+
+#[test]
+fn rules_of_one_route_share_a_table_and_the_narrower_comes_first() {
+    let rule = |route: &str, code: &str, text: Option<&str>| RuleText {
+        route: recado_core::RouteName::new(route).unwrap(),
+        code: Some(code.into()),
+        text: text.map(Into::into),
+        class: Class::Permanent,
+    };
+    let rules =
+        [rule("email", "554", None), rule("a.b", "1", None), rule("email", "554", Some("account closed"))];
+    let expected = "[routes.\"a.b\"]\nclassify = [{ code = \"1\", as = \"permanent\" }]\n\n\
+        [routes.email]\nclassify = [\n  { code = \"554\", text = \"account closed\", as = \"permanent\" },\n  \
+        { code = \"554\", as = \"permanent\" },\n]\n";
+    assert_eq!(route_tables(&rules.each_ref()), expected);
+}
+
+#[test]
+fn jobs_of_many_companies_are_the_examples() {
+    let error = ("E_PLAN", "the plan was closed");
+    let mut records: Vec<_> = (0..20)
+        .flat_map(|nth| {
+            let mut life = in_vain(&format!("first-{nth}"), error);
+            life.iter_mut().for_each(|event| event.company_id = Some("acme".into()));
+            life
+        })
+        .collect();
+    records.extend(jobs(2, |job| in_vain(job, error)));
+    let found = candidates(&records);
+    let companies: std::collections::BTreeSet<_> =
+        found[0].error.examples.iter().map(|one| &*one.company).collect();
+    assert_eq!(companies.len(), 3, "{companies:?}");
+}
+
+#[test]
+fn an_outage_is_no_reason_to_give_up() {
+    let alone = |job: &str| -> Vec<_> {
+        in_vain(job, BUSY).into_iter().filter(|event| event.kind != AuditKind::Delivered).collect()
+    };
+    assert!(suggest(&jobs(50, alone)).is_empty(), "nothing else arrived meanwhile");
+    let found = suggest(&jobs(50, |job| in_vain(job, BUSY)));
+    assert_eq!(found.len(), 1, "others arrived: {found:?}");
+    let timeouts = jobs(50, |job| {
+        let mut records = in_vain(job, BUSY);
+        records.iter_mut().for_each(|event| event.decision.error_code = Some("TIMEOUT".into()));
+        records
+    });
+    assert!(suggest(&timeouts).is_empty(), "a network says nothing about a message");
+}
+
+#[test]
+fn an_error_that_leads_to_another_has_no_blame_for_the_end() {
+    let found = candidates(&jobs(50, |job| {
+        vec![failed(job, AuditKind::RetryScheduled, 1, ODD), failed(job, AuditKind::Buried, 2, NO_USER)]
+    }));
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn a_rule_that_would_lose_deliveries_is_not_suggested() {
+    // The words for the rule stand in the answers of a second error, which passes.
+    let mut records = jobs(10, |job| in_vain(job, ("E_PLAN", "temporarily closed")));
+    let passes = ("E_PLAN", "plan is temporarily closed");
+    records.extend((0..30).flat_map(|nth| in_time(&format!("late-{nth}"), passes)));
+    let found = suggest(&records);
+    assert!(found.iter().all(|(candidate, ..)| candidate.suggested == Class::Transient), "{found:?}");
+}
+
+#[test]
+fn what_a_rule_of_today_decides_already_is_not_suggested_again() {
+    let mut history = ErrorHistory::default();
+    jobs(10, |job| in_vain(job, ODD)).iter().for_each(|event| history.record(event));
+    assert!(history.candidates(|_| Some(Class::Permanent)).is_empty());
+    assert!(history.candidates(|_| None).is_empty(), "its route is gone");
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_learned_below_the_minimum_and_confidence_rises_with_the_count(count in 1_u64..60) {
+        let found = suggest(&jobs(count, |job| in_vain(job, ODD)));
+        prop_assert_eq!(found.len(), usize::from(count >= JOBS_MIN));
+        if let ([(few, ..)], [(more, ..)]) = (&found[..], &suggest(&jobs(count + 1, |job| in_vain(job, ODD)))[..]) {
+            prop_assert!(few.confidence < more.confidence && more.confidence < 1.0);
+        }
+    }
+
+    #[test]
+    fn any_records_in_any_order_will_do(
+        steps in prop::collection::vec((0_usize..8, 0_usize..4, 1_u32..4, 0_usize..3), 0..200)
+    ) {
+        let kinds = [
+            AuditKind::RetryScheduled, AuditKind::Buried, AuditKind::Delivered, AuditKind::Replayed,
+            AuditKind::Cancelled, AuditKind::Discarded, AuditKind::LeaseLost, AuditKind::PayloadRead,
+        ];
+        let records: Vec<_> = steps.into_iter().map(|(kind, job, attempt, error)| {
+            failed(&format!("job-{job}"), kinds[kind], attempt, [ODD, BUSY, NO_USER][error])
+        }).collect();
+        for (candidate, _, effect) in suggest(&records) {
+            prop_assert!(candidate.error.count <= records.len() as u64);
+            prop_assert!(effect.changed <= records.len() as u64 && effect.lost <= effect.changed);
+        }
+    }
+}

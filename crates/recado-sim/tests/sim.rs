@@ -1,0 +1,31 @@
+//! Runs of the simulator that every change repeats.
+
+use recado_sim::checker::check;
+use recado_sim::plan::{Mode, Plan};
+use recado_sim::world;
+
+#[test]
+fn a_seed_gives_the_same_history_again() {
+    for seed in [3, 5, 11] {
+        let (one, other) = (world::run(&Plan::from_seed(seed)), world::run(&Plan::from_seed(seed)));
+        let differs = one.iter().zip(&other).find(|(one, other)| one != other);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(one.len(), other.len(), "seed {seed}");
+        assert!(one.len() > 100, "seed {seed} did next to nothing");
+    }
+}
+
+/// Plans that found something once, each with what it was: the seed, its faults and its operations that matter.
+const REGRESSIONS: [(u64, &str); 1] = [(
+    8,
+    "a node that stood still sent to a receiver before it read that another node held that receiver back",
+)];
+
+#[test]
+fn what_was_found_once_stays_mended() {
+    for (seed, what) in REGRESSIONS {
+        let plan = Plan::from_seed(seed);
+        let verdict = check(&world::run(&plan), plan.mode == Mode::Liveness);
+        assert!(verdict.violations.is_empty(), "seed {seed}, {what}: {:?}", verdict.violations);
+    }
+}
