@@ -226,18 +226,21 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over
     }
 
     let acknowledged = ledger.acknowledged.lock().clone();
+    let mut missing: Vec<_> = acknowledged.iter().collect();
     let all_there = async {
         loop {
-            let missing = acknowledged.iter().filter(|id| !sink.arrivals.lock().contains_key(*id)).count();
-            if missing == 0 {
+            {
+                let arrivals = sink.arrivals.lock();
+                missing.retain(|id| !arrivals.contains_key(*id));
+            }
+            if missing.is_empty() {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     if tokio::time::timeout(Duration::from_secs(60), all_there).await.is_err() {
-        let arrivals = sink.arrivals.lock();
-        let missing: Vec<_> = acknowledged.iter().filter(|id| !arrivals.contains_key(*id)).take(10).collect();
+        missing.truncate(10);
         panic!("acknowledged and not delivered after 60 s, for example {missing:?}");
     }
     // Whatever would still be repeated has its chance.

@@ -1,6 +1,7 @@
 //! A master, its replica and the Sentinels that watch them.
 
 use std::process::Command;
+use std::time::Instant;
 
 use tempfile::TempDir;
 
@@ -52,13 +53,15 @@ impl Sentinels {
         format!("redis+sentinel://{}/{SERVICE}", hosts.join(","))
     }
 
-    /// Ends the master and returns when the replica has taken its place.
-    pub fn fail_over(&mut self) {
+    /// Ends the master, waits until the replica has taken its place, and returns the moment of the master's death.
+    pub fn fail_over(&mut self) -> Instant {
         self.master.kill();
+        let died_at = Instant::now();
         assert!(self.sentinels[0].process.wait_for("+switch-master"), "the Sentinel ended");
         let name: Vec<String> =
             ask(self.sentinels[0].port, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]);
         assert_eq!(name[1], self.replica.port().to_string(), "another master was chosen");
+        died_at
     }
 }
 

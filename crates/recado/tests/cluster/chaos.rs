@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::far_end::FarEnd;
 use super::given::eventually;
-use super::ledger::{Account, Clients, Ledger, Repeat};
+use super::ledger::{Account, Clients, Ledger, Repeat, SETTLED_WITHIN};
 use super::nodes::{Nodes, enqueue};
 use super::results::Row;
 
@@ -21,9 +21,6 @@ pub const CLIENTS: usize = 6;
 
 /// A request that a killed process had sent may reach the far end this long after the kill.
 const IN_THE_PIPE: Duration = Duration::from_millis(100);
-
-/// An outcome is written this soon after the far end has answered, or the fault comes before.
-pub const SETTLED_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// The loss that `appendfsync everysec` allows: Redis writes at most two seconds late.
 const EVERYSEC_LOSES: Duration = Duration::from_millis(2_500);
@@ -168,18 +165,7 @@ fn a_redis_that_is_away_for_longer_than_a_lease_repeats_nothing_of_what_was_bein
 fn a_redis_that_is_killed_and_writes_every_second_loses_at_most_its_last_two() {
     let (account, killed_at) = kill_redis(&["appendonly yes", "appendfsync everysec"]);
     println!("{} kills of Redis with appendfsync everysec: {account}", killed_at.len());
-    for acknowledged in &account.lost {
-        let explained =
-            killed_at.iter().any(|kill| (*acknowledged..*acknowledged + EVERYSEC_LOSES).contains(kill));
-        assert!(explained, "lost, and acknowledged long before Redis died");
-    }
-    // A lease or an outcome that was lost is found out again by another attempt.
-    for Repeat { before, again } in &account.repeats {
-        let lasts = before.answered.map(|answered| answered + SETTLED_WITHIN + EVERYSEC_LOSES);
-        let until = lasts.map_or(again.came, |lasts| lasts.min(again.came));
-        let explained = killed_at.iter().any(|kill| (before.came..=until).contains(kill));
-        assert!(explained, "no kill explains {again:#?} after {before:#?}");
-    }
+    account.only_the_last_writes_are_gone(&killed_at, EVERYSEC_LOSES);
     write_row(
         "kill -9 of Redis, appendfsync everysec",
         "cluster::chaos",

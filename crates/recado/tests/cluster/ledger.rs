@@ -20,16 +20,28 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Every other job has time until then, so that there is always something that only the store knows of.
 const LATER_MS: u64 = 1_000;
 
+/// An outcome is written this soon after the far end has answered, or the fault comes before.
+pub const SETTLED_WITHIN: Duration = Duration::from_millis(1_500);
+
+/// A job that was claimed before Redis died may reach the far end this long after.
+const CLAIMED_BEFORE: Duration = Duration::from_millis(500);
+
 /// Between two jobs of a client.
 const CLIENT_RESTS: Duration = Duration::from_millis(8);
 
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// And when.
-    pub acknowledged: Mutex<HashMap<String, Instant>>,
+    pub acknowledged: Mutex<HashMap<String, Acknowledged>>,
     pub refused: Mutex<HashSet<String>>,
     /// Requests that got no answer, or 503.
     pub moved_on: AtomicUsize,
+}
+
+/// When the request that was acknowledged left, and when its answer was here.
+#[derive(Clone, Copy, Debug)]
+pub struct Acknowledged {
+    pub asked: Instant,
+    pub answered: Instant,
 }
 
 impl Ledger {
@@ -83,9 +95,11 @@ fn enqueue(client: usize, addresses: &Addresses, ledger: &Ledger, stop: &AtomicB
                 let addresses = addresses.lock();
                 addresses[node % addresses.len()]
             };
+            let asked = Instant::now();
             match ask(address, "POST", "/v1/jobs", &job) {
                 Ok((200 | 202, _)) => {
-                    ledger.acknowledged.lock().insert(id, Instant::now());
+                    let acknowledged = Acknowledged { asked, answered: Instant::now() };
+                    ledger.acknowledged.lock().insert(id, acknowledged);
                     break;
                 }
                 Ok((422, _)) => {
@@ -119,8 +133,8 @@ pub struct Account {
     pub moved_on: usize,
     pub delivered: usize,
     pub repeats: Vec<Repeat>,
-    /// Acknowledged then, and neither delivered nor dead.
-    pub lost: Vec<Instant>,
+    /// Acknowledged, and neither delivered nor dead.
+    pub lost: Vec<Acknowledged>,
 }
 
 impl Account {
@@ -139,7 +153,7 @@ impl Account {
         }
         let acknowledged = ledger.acknowledged.lock();
         let missing = acknowledged.iter().filter(|(id, _)| !by_key.contains_key(*id));
-        let lost = missing.filter(|(id, _)| !is_dead(server, id)).map(|(_, at)| *at).collect();
+        let lost = missing.filter(|(id, _)| !is_dead(server, id)).map(|(_, acknowledged)| *acknowledged).collect();
         let repeats = by_key.values().flat_map(|came| {
             came.windows(2).map(|pair| Repeat { before: pair[0].clone(), again: pair[1].clone() })
         });
@@ -157,6 +171,24 @@ impl Account {
     pub fn nothing_is_lost(&self) {
         assert!(self.acknowledged > 0, "something was acknowledged");
         assert_eq!(self.lost.len(), 0, "acknowledged, and neither delivered nor dead");
+    }
+
+    /// Allows what a Redis takes back when it dies at these moments: what was written so long before.
+    #[track_caller]
+    pub fn only_the_last_writes_are_gone(&self, died_at: &[Instant], taken_back: Duration) {
+        for acknowledged in &self.lost {
+            let Acknowledged { asked, answered } = *acknowledged;
+            // Redis writes between the two.
+            let explained = died_at.iter().any(|died| asked <= *died && *died < answered + taken_back);
+            assert!(explained, "lost: {acknowledged:?}, but Redis died at {died_at:?}");
+        }
+        // A lease or an outcome that was lost is found out again by another attempt.
+        for Repeat { before, again } in &self.repeats {
+            let lasts = before.answered.map(|answered| answered + SETTLED_WITHIN + taken_back);
+            let until = lasts.map_or(again.came, |lasts| lasts.min(again.came));
+            let explained = died_at.iter().any(|died| before.came <= *died + CLAIMED_BEFORE && *died <= until);
+            assert!(explained, "no loss explains {again:#?} after {before:#?}; Redis died at {died_at:?}");
+        }
     }
 
     #[track_caller]

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use recado_testkit::fault_proxy::{Mode, Proxy};
 use recado_testkit::redis::{RedisServer, Sentinels};
 
-use super::chaos::{CLIENTS, ENGINE, LOST_BY_REDIS, SETTLED_WITHIN, SINK_TAKES, goes_on, write_row};
+use super::chaos::{CLIENTS, ENGINE, LOST_BY_REDIS, SINK_TAKES, goes_on, write_row};
 use super::far_end::FarEnd;
 use super::given::eventually;
-use super::ledger::{Account, Clients, Repeat};
+use super::ledger::{Account, Clients};
 use super::nodes::Nodes;
 
 const TEST: &str = "cluster::redis_faults";
@@ -56,36 +56,19 @@ fn a_redis_that_is_far_away_loses_and_repeats_nothing() {
     write_row("200 ms to Redis and back", TEST, usize::try_from(late).expect("a few"), &account, "");
 }
 
-/// What a loss of the last writes may take: jobs acknowledged and outcomes written shortly before.
-#[track_caller]
-fn only_the_last_writes_are_gone(account: &Account, at: Instant, taken_back: Duration) {
-    for acknowledged in &account.lost {
-        assert!(
-            (*acknowledged..*acknowledged + taken_back).contains(&at),
-            "lost, and acknowledged long before"
-        );
-    }
-    for Repeat { before, again } in &account.repeats {
-        let lasts = before.answered.map(|answered| answered + SETTLED_WITHIN + taken_back);
-        let until = lasts.map_or(again.came, |lasts| lasts.min(again.came));
-        assert!((before.came..=until).contains(&at), "no loss explains {again:#?} after {before:#?}");
-    }
-}
-
 #[test]
 fn a_failover_by_sentinel_under_load_takes_back_no_more_than_the_last_writes() {
     let (mut sentinels, far_end) = (Sentinels::start(), FarEnd::slow(SINK_TAKES));
     let nodes = Nodes::start(&(far_end.lane("concurrency = 8\n") + ENGINE), &sentinels.url());
     let clients = Clients::start(CLIENTS, &nodes.addresses);
     goes_on(&clients.ledger);
-    let at = Instant::now();
-    sentinels.fail_over();
+    let died_at = sentinels.fail_over();
     goes_on(&clients.ledger);
     eventually(|| !clients.ledger.refused.lock().is_empty());
     let ledger = clients.stop();
     let account = Account::of(&ledger, &far_end, nodes.at(0));
     assert!(account.moved_on > 0, "no node noticed");
-    only_the_last_writes_are_gone(&account, at, TAKEN_BACK);
+    account.only_the_last_writes_are_gone(&[died_at], TAKEN_BACK);
     write_row("failover by Sentinel", TEST, 1, &account, LOST_BY_REDIS);
 }
 
@@ -123,6 +106,6 @@ fn an_append_only_file_without_its_last_second_takes_back_no_more_than_that() {
     let account = Account::of(&ledger, &far_end, nodes.at(0));
     println!("{cut} bytes of the append-only file are gone: {account}");
     // A busy machine sleeps longer than it was asked to.
-    only_the_last_writes_are_gone(&account, at, TAKEN_BACK + at.duration_since(since));
+    account.only_the_last_writes_are_gone(&[at], TAKEN_BACK + at.duration_since(since));
     write_row("append-only file without its last second", TEST, 1, &account, LOST_BY_REDIS);
 }
