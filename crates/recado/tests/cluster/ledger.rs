@@ -153,7 +153,8 @@ impl Account {
         }
         let acknowledged = ledger.acknowledged.lock();
         let missing = acknowledged.iter().filter(|(id, _)| !by_key.contains_key(*id));
-        let lost = missing.filter(|(id, _)| !is_dead(server, id)).map(|(_, acknowledged)| *acknowledged).collect();
+        let lost =
+            missing.filter(|(id, _)| !is_dead(server, id)).map(|(_, acknowledged)| *acknowledged).collect();
         let repeats = by_key.values().flat_map(|came| {
             came.windows(2).map(|pair| Repeat { before: pair[0].clone(), again: pair[1].clone() })
         });
@@ -186,7 +187,8 @@ impl Account {
         for Repeat { before, again } in &self.repeats {
             let lasts = before.answered.map(|answered| answered + SETTLED_WITHIN + taken_back);
             let until = lasts.map_or(again.came, |lasts| lasts.min(again.came));
-            let explained = died_at.iter().any(|died| before.came <= *died + CLAIMED_BEFORE && *died <= until);
+            let explained =
+                died_at.iter().any(|died| before.came <= *died + CLAIMED_BEFORE && *died <= until);
             assert!(explained, "no loss explains {again:#?} after {before:#?}; Redis died at {died_at:?}");
         }
     }
