@@ -202,6 +202,7 @@ fn serve(
         };
         let right = match verb {
             "EHLO" => hello(greeting, upgrade.is_some()),
+            "DATA" if draft.recipients.is_empty() => "554 5.5.1 no valid recipients".to_owned(),
             "DATA" => "354 go ahead".to_owned(),
             "STARTTLS" if upgrade.is_some() => "220 go ahead".to_owned(),
             "AUTH" => "235 2.7.0 welcome".to_owned(),

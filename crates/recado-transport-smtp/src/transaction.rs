@@ -1,7 +1,7 @@
 //! One message over one connection: MAIL, RCPT for each recipient, DATA, the text, the final dot.
 //!
-//! MAIL and RCPT go out in batches where the server allows it, so that many recipients cost few round
-//! trips. DATA always waits for their answers: a text without a recipient is never begun.
+//! Where the server allows it (PIPELINING), MAIL and RCPT go out in batches and DATA along with the last of them, so
+//! that a message costs two round trips. The text waits for their answers: without a recipient none is begun.
 
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use crate::wire::{ConnectionError, Step, Wire, run_until};
 
 /// Commands at most that wait for their answers at once: few enough for any server's buffers.
 const BATCH_MAX: usize = 50;
+
+/// Bytes of a text that go out together with the final dot. A refusal in the midst of a text is heard until then.
+const LAST_WRITE_MAX: usize = 16 * 1_024;
 
 const GO_AHEAD: u16 = 354;
 const BAD_SEQUENCE: u16 = 503;
@@ -70,6 +73,13 @@ pub(crate) struct Connection {
     to_reset: bool,
 }
 
+/// Tells whether DATA went out along with the recipients.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    Asked,
+    NotAsked,
+}
+
 /// The reason why a transaction came to no answer about its message.
 enum TransactionError {
     /// An old connection was closed or out of step before MAIL.
@@ -121,13 +131,16 @@ impl Connection {
     ) -> Result<Option<Reply>, TransactionError> {
         self.ready = false;
         self.reset(deadline).await?;
-        self.address(envelope, deadline, refusals).await?;
+        let data = self.address(envelope, deadline, refusals).await?;
         if refusals.len() == envelope.recipients.len() {
-            self.ready = true;
+            self.ready = match data {
+                Data::Asked => self.data_is_refused(deadline).await,
+                Data::NotAsked => true,
+            };
             self.to_reset = true;
             return Ok(None);
         }
-        self.begin_text(deadline).await?;
+        self.begin_text(data, deadline).await?;
         let verdict = self.text(envelope.message, deadline).await?;
         self.ready = !verdict.is_closing();
         match verdict {
@@ -151,13 +164,13 @@ impl Connection {
         }
     }
 
-    /// Sends MAIL, and RCPT for each recipient.
+    /// Sends MAIL, RCPT for each recipient, and DATA where it may go along with them.
     async fn address(
         &mut self,
         envelope: &Envelope<'_>,
         deadline: Deadline,
         refusals: &mut RefusedRecipients,
-    ) -> Result<(), TransactionError> {
+    ) -> Result<Data, TransactionError> {
         let batch_max = if self.offers.pipelining { BATCH_MAX } else { 1 };
         let mut recipients = envelope.recipients;
         let mut commands = self.mail_from(envelope);
@@ -165,14 +178,23 @@ impl Connection {
         loop {
             let room = batch_max - usize::from(!mail_is_open);
             let (batch, later) = recipients.split_at(room.min(recipients.len()));
-            commands.extend(batch.iter().map(|recipient| format!("RCPT TO:<{recipient}>\r\n")));
+            for recipient in batch {
+                commands.extend(["RCPT TO:<", recipient, ">\r\n"]);
+            }
+            let data = match self.offers.pipelining && later.is_empty() {
+                true => Data::Asked,
+                false => Data::NotAsked,
+            };
+            if data == Data::Asked {
+                commands.push_str("DATA\r\n");
+            }
             let step = if mail_is_open { Step::RECIPIENT } else { Step::MAIL };
             let end = deadline.step(self.timeouts.envelope);
             let written = run_until(end, self.wire.write(commands.as_bytes())).await;
             written.map_err(|error| self.connection_failed(error, step))?;
             commands.clear();
             if !mail_is_open {
-                self.mail_answer(batch.len(), deadline).await?;
+                self.mail_answer(batch.len(), data, deadline).await?;
                 mail_is_open = true;
             }
             self.recipient_answers(batch, deadline, refusals).await?;
@@ -180,11 +202,11 @@ impl Connection {
                 // It would meet every later recipient, too.
                 let fault = last.fault.clone();
                 refusals.deferred.extend(later.iter().map(|recipient| refusal_of(recipient, fault.clone())));
-                return Ok(());
+                return Ok(data);
             }
             recipients = later;
             if recipients.is_empty() {
-                return Ok(());
+                return Ok(data);
             }
         }
     }
@@ -194,8 +216,13 @@ impl Connection {
         format!("MAIL FROM:<{}>{size}\r\n", envelope.sender)
     }
 
-    /// Reads the answer to MAIL; after a no, also those to the recipients that were sent along with it.
-    async fn mail_answer(&mut self, sent_along: usize, deadline: Deadline) -> Result<(), TransactionError> {
+    /// Reads the answer to MAIL; after a no, also those to the commands that were sent along with it.
+    async fn mail_answer(
+        &mut self,
+        recipients: usize,
+        data: Data,
+        deadline: Deadline,
+    ) -> Result<(), TransactionError> {
         let reply = self.answer(Step::MAIL, deadline).await?;
         if reply.is_positive() {
             return Ok(());
@@ -207,9 +234,12 @@ impl Connection {
             return Err(reply.out_of_place(Step::MAIL).into());
         }
         let mut in_step = !reply.is_closing();
-        for _ in 0..sent_along {
+        for _ in 0..recipients {
             in_step =
                 in_step && self.answer(Step::RECIPIENT, deadline).await.is_ok_and(|no| !no.is_closing());
+        }
+        if data == Data::Asked {
+            in_step = in_step && self.data_is_refused(deadline).await;
         }
         self.ready = in_step;
         self.to_reset = true;
@@ -235,8 +265,19 @@ impl Connection {
         Ok(())
     }
 
-    async fn begin_text(&mut self, deadline: Deadline) -> Result<(), TransactionError> {
-        let answer = run_until(deadline.step(self.timeouts.data), self.wire.ask("DATA")).await;
+    /// Reads the answer to a DATA that has no recipient. Returns false where the server waits for a text all the same,
+    /// or is about to go: the connection is of no use then, and closing it sends nothing.
+    async fn data_is_refused(&mut self, deadline: Deadline) -> bool {
+        let answer = run_until(deadline.step(self.timeouts.data), self.wire.read_reply()).await;
+        answer.is_ok_and(|reply| reply.is_negative() && !reply.is_closing())
+    }
+
+    async fn begin_text(&mut self, data: Data, deadline: Deadline) -> Result<(), TransactionError> {
+        let end = deadline.step(self.timeouts.data);
+        let answer = match data {
+            Data::Asked => run_until(end, self.wire.read_reply()).await,
+            Data::NotAsked => run_until(end, self.wire.ask("DATA")).await,
+        };
         let reply = answer.map_err(|error| error.into_fault(Step::DATA))?;
         if reply.code == GO_AHEAD {
             return Ok(());
@@ -250,13 +291,17 @@ impl Connection {
     /// The text and its end, and what the server says then. From the final dot on it may have taken it.
     async fn text(&mut self, message: &[u8], deadline: Deadline) -> Result<Reply, TransactionError> {
         let text = with_dots(message);
-        let writing = run_until(deadline.end(), self.wire.write_unless_answered(&text)).await;
+        let (first, last) = text.split_at(text.len().saturating_sub(LAST_WRITE_MAX));
+        let writing = run_until(deadline.end(), self.wire.write_unless_answered(first)).await;
         if let Some(early) = writing.map_err(|error| error.into_fault(Step::TEXT))? {
             let is_refusal = early.is_negative();
             return Err(if is_refusal { early.fault() } else { early.out_of_place(Step::TEXT) }.into());
         }
-        let verdict = run_until(deadline.end(), self.wire.ask(".")).await;
-        Ok(verdict.map_err(|error| error.into_fault(Step::FINAL_DOT))?)
+        let verdict = run_until(deadline.end(), async {
+            self.wire.write(last).await?;
+            self.wire.read_reply().await
+        });
+        Ok(verdict.await.map_err(|error| error.into_fault(Step::FINAL_DOT))?)
     }
 
     async fn answer(&mut self, step: Step, deadline: Deadline) -> Result<Reply, TransactionError> {
@@ -293,30 +338,26 @@ fn is_too_many(fault: &Fault) -> bool {
     matches!(fault.code.as_deref(), Some("452" | "552")) && (coded || said)
 }
 
-/// The text with every line end made CRLF and a second dot where a line begins with one, up to but without
-/// the dot that ends it. Bare line ends are how one message is smuggled inside another.
+/// The text with every line end made CRLF, a second dot where a line begins with one, and the dot that ends it. Bare
+/// line ends are how one message is smuggled inside another.
 fn with_dots(message: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(message.len() + message.len() / 64 + 2);
-    let mut bytes = message.iter().copied().peekable();
-    let mut at_line_start = true;
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'\r' | b'\n' => {
-                if byte == b'\r' {
-                    bytes.next_if_eq(&b'\n');
-                }
-                text.extend_from_slice(b"\r\n");
-                at_line_start = true;
-                continue;
-            }
-            b'.' if at_line_start => text.extend_from_slice(b".."),
-            other => text.push(other),
+    const END: &[u8] = b".\r\n";
+    let mut text = Vec::with_capacity(message.len() + message.len() / 64 + 2 + END.len());
+    let mut rest = message;
+    while !rest.is_empty() {
+        if rest[0] == b'.' {
+            text.push(b'.');
         }
-        at_line_start = false;
-    }
-    if !at_line_start {
+        let length = memchr::memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
+        let (line, end) = rest.split_at(length);
+        text.extend_from_slice(line);
         text.extend_from_slice(b"\r\n");
+        rest = match end {
+            [b'\r', b'\n', next @ ..] | [_, next @ ..] => next,
+            [] => end,
+        };
     }
+    text.extend_from_slice(END);
     text
 }
 
@@ -327,12 +368,13 @@ mod tests {
     #[test]
     fn dots_are_doubled_at_the_start_of_lines_only() {
         for (message, text) in [
-            ("a\r\n", "a\r\n"),
-            ("a", "a\r\n"),
-            ("", ""),
-            (".", "..\r\n"),
-            ("..\r\n.a\r\nb.\r\n", "...\r\n..a\r\nb.\r\n"),
-            ("a\r\n.\r\nb", "a\r\n..\r\nb\r\n"),
+            ("a\r\n", "a\r\n.\r\n"),
+            ("a", "a\r\n.\r\n"),
+            ("", ".\r\n"),
+            (".", "..\r\n.\r\n"),
+            ("..\r\n.a\r\nb.\r\n", "...\r\n..a\r\nb.\r\n.\r\n"),
+            ("a\r\n.\r\nb", "a\r\n..\r\nb\r\n.\r\n"),
+            ("a\r\n\r\n\n\rb", "a\r\n\r\n\r\n\r\nb\r\n.\r\n"),
         ] {
             assert_eq!(with_dots(message.as_bytes()), text.as_bytes(), "{message:?}");
         }
@@ -341,7 +383,7 @@ mod tests {
     #[test]
     fn a_bare_line_end_cannot_end_the_message() {
         for smuggled in ["a\n.\nMAIL", "a\r.\rMAIL", "a\n.\r\nMAIL", "a\r\n.\nMAIL", "a\r.\nMAIL"] {
-            assert_eq!(with_dots(smuggled.as_bytes()), b"a\r\n..\r\nMAIL\r\n", "{smuggled:?}");
+            assert_eq!(with_dots(smuggled.as_bytes()), b"a\r\n..\r\nMAIL\r\n.\r\n", "{smuggled:?}");
         }
     }
 }

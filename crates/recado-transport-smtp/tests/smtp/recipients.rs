@@ -85,13 +85,32 @@ async fn a_job_that_reached_everybody_is_done_without_a_connection() {
 
 #[tokio::test]
 async fn when_all_refuse_no_text_is_sent_and_each_keeps_its_reason() {
-    for offers in [&["PIPELINING"][..], &[]] {
+    // Where commands go out together, DATA is among them.
+    for (offers, asked) in [(&["PIPELINING"][..], 1), (&[], 0)] {
         let server = Server::offering(offers);
         server.always(&format!("RCPT TO:<{ANA}>"), say("550 5.1.1 no such user"));
         server.always(&format!("RCPT TO:<{BOB}>"), say("450 4.2.1 busy"));
-        let partly = partly(send(&plain(&server), &mail(&[ANA, BOB])).await);
+        let smtp = plain(&server);
+        let partly = partly(send(&smtp, &mail(&[ANA, BOB])).await);
         assert_eq!((partly.accepted.len(), refusals(&partly)), (0, vec![(ANA, "550"), (BOB, "450")]));
-        assert_eq!(server.lines("DATA").len(), 0);
+        assert_eq!((server.lines("DATA").len(), server.taken().len()), (asked, 0));
+        accepted(send(&smtp, &mail(&[EVA])).await);
+        assert_eq!((server.connections(), server.taken().len()), (1, 1), "the connection was not kept");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_text_for_no_recipient_gets_none() {
+    for refusing in ["MAIL", "RCPT"] {
+        let server = Server::offering(&["PIPELINING"]);
+        server.once(refusing, say("550 no"));
+        server.once("DATA", say("354 go ahead"));
+        let smtp = plain(&server);
+        let refused = send(&smtp, &mail(&[ANA])).await;
+        assert_eq!(failed(refused).code.as_deref(), Some("550"));
+        accepted(send(&smtp, &mail(&[BOB])).await);
+        let recipients: Vec<_> = server.taken().into_iter().map(|taken| taken.recipients).collect();
+        assert_eq!((server.connections(), recipients), (2, vec![vec![BOB.to_owned()]]), "after {refusing}");
     }
 }
 
