@@ -29,6 +29,7 @@ use crate::writer::apply::{WriteTransaction, make_token, seq_of};
 use crate::writer::fsync_thread::{FailureReason, FsyncLoop, SharedWatcher};
 use crate::writer::request::{ChangeError, Request, RequestKind};
 use crate::writer::statements::Statements;
+use crate::writer::unsynced::{SyncedCommit, UnsyncedJobs};
 use crate::writer::{QUEUE_REQUESTS_MAX, WAL_KEPT_BYTES, Writer, held_bytes, start_checkpointer};
 
 /// Connections at most that read the jobs at a start.
@@ -109,6 +110,8 @@ impl EmbeddedStore {
         let place = Arc::new(StoreFiles::remember(&dir).map_err(io)?);
         let watcher = SharedWatcher::default();
         let failure_reason = FailureReason::default();
+        let synced = SyncedCommit::default();
+        let unsynced = UnsyncedJobs::new(synced.clone(), index.lock().next_seq);
         let fsync_loop = FsyncLoop {
             log: disk::open_log(&dir).map_err(io)?,
             files: Some(place.clone()),
@@ -116,6 +119,7 @@ impl EmbeddedStore {
             callers: tokio::runtime::Handle::try_current().ok(),
             watcher: watcher.clone(),
             failure_reason: failure_reason.clone(),
+            synced,
         };
         let log = disk::open_log(&dir).map_err(io)?;
         let fsync_thread = fsync_loop.start().map_err(OpenError::Thread)?;
@@ -137,6 +141,7 @@ impl EmbeddedStore {
                 checkpointer,
                 truncate_requests: Vec::new(),
                 fences: BTreeMap::new(),
+                unsynced,
             };
             writer.run(inbox);
             drop(file);

@@ -4,7 +4,7 @@
 //! committed to the log without an fsync and handed to the [`FsyncThread`], which forces the log to disk and only
 //! then answers; meanwhile the writer applies the next group. So one fsync serves however many callers there
 //! are, processor and disk work at the same time, and no caller hears "yes" about something a power
-//! cut could undo.
+//! cut could undo. A claim does not wait for the disk, unless it takes a job that is not there yet ([`unsynced`]).
 //!
 //! If a statement or a commit fails, the transaction is rolled back and the index rebuilt from the file:
 //! out of space is answered as such and the store goes on; anything else, a failed fsync above all, means the
@@ -15,6 +15,7 @@ pub(crate) mod fsync_thread;
 mod queue_thread;
 pub(crate) mod request;
 pub(crate) mod statements;
+pub(crate) mod unsynced;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -37,6 +38,7 @@ use crate::writer::fsync_thread::{Commit, FailureReason, FsyncThread, SharedWatc
 use crate::writer::queue_thread::QueueThread;
 use crate::writer::request::{ChangeError, Request, RequestKind};
 use crate::writer::statements::Statements;
+use crate::writer::unsynced::UnsyncedJobs;
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -79,6 +81,7 @@ pub struct Writer<'f> {
     pub truncate_requests: Vec<oneshot::Sender<bool>>,
     /// The number that was raised last under each name. In memory alone: all writers are in this process.
     pub fences: BTreeMap<&'static str, u64>,
+    pub unsynced: UnsyncedJobs,
 }
 
 fn count_closes(group: &VecDeque<Request>) -> usize {
@@ -100,7 +103,7 @@ impl Writer<'_> {
             }
             let (waited, closes) = (group.len(), count_closes(&group));
             let began = Instant::now();
-            let commit = self.transact(&mut group, began + TURN_MAX);
+            let mut commit = self.transact(&mut group, began + TURN_MAX);
             let requests_count = (waited - group.len()) as u64;
             let closing = count_closes(&group) < closes;
             if let Some(watcher) = self.watcher.get() {
@@ -113,6 +116,7 @@ impl Writer<'_> {
             if let Some(error) = &commit.failure {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
             }
+            commit.early_replies.drain(..).for_each(|claim| claim.reply(Ok(())));
             let gone = self.fsync_thread.queue.send(commit).is_err();
             if broken || closing || gone {
                 break;
@@ -135,7 +139,12 @@ impl Writer<'_> {
     /// the next one.
     fn transact(&mut self, group: &mut VecDeque<Request>, deadline: Instant) -> Commit {
         let mut commit = Commit::default();
+        self.unsynced.begin_commit();
         commit.failure = self.try_transact(group, deadline, &mut commit).err();
+        match &commit.failure {
+            None => commit.number = self.unsynced.end_commit(self.index.lock().next_seq),
+            Some(_) => commit.replies.append(&mut commit.early_replies),
+        }
         commit
     }
 
@@ -177,7 +186,7 @@ impl Writer<'_> {
         deadline: Instant,
         commit: &mut Commit,
     ) -> rusqlite::Result<()> {
-        let Writer { file, statements, random, index, space, fences, truncate_requests, .. } = self;
+        let Writer { file, statements, random, index, space, fences, truncate_requests, unsynced, .. } = self;
         let mut index = index.lock();
         let mut transaction = WriteTransaction {
             file,
@@ -189,6 +198,8 @@ impl Writer<'_> {
             fences,
             truncate_requests,
             routes_to_wake: &mut commit.routes_to_wake,
+            unsynced,
+            claimed_unsynced: false,
         };
         let mut failed = None;
         let mut is_first = true;
@@ -207,7 +218,11 @@ impl Writer<'_> {
                     }
                 }
             }
-            commit.replies.push(request.change);
+            let may_be_unsynced = std::mem::take(&mut transaction.claimed_unsynced);
+            match request.kind == RequestKind::Claim && !may_be_unsynced && failed.is_none() {
+                true => commit.early_replies.push(request.change),
+                false => commit.replies.push(request.change),
+            }
         }
         let failed = failed.or_else(|| transaction.recorder.flush().err());
         drop(transaction);
@@ -274,8 +289,16 @@ pub fn start_checkpointer(file: Connection) -> std::io::Result<QueueThread<()>> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
+    use recado_core::{LeaseToken, RouteName, Timestamp, Transition};
+    use recado_store::{Claim, Pick, Settlement, Turns};
+    use recado_testkit::jobs::{T0, new_job};
+
     use super::*;
+    use crate::store::audit_log::PreparedSettlement;
     use crate::writer::fsync_thread::FsyncLoop;
+    use crate::writer::unsynced::SyncedCommit;
 
     fn file_in(dir: &std::path::Path) -> Connection {
         let file = Connection::open(dir.join(crate::schema::FILE_NAME)).unwrap();
@@ -297,6 +320,7 @@ mod tests {
             checkpointer: start_checkpointer(file_in(dir)).unwrap(),
             truncate_requests: Vec::new(),
             fences: BTreeMap::new(),
+            unsynced: UnsyncedJobs::new(Arc::default(), 1),
         }
     }
 
@@ -324,6 +348,49 @@ mod tests {
             assert!(group.is_empty(), "{kinds:?}");
             assert!(commit.failure.is_none(), "{kinds:?}");
             assert_eq!(commit.needs_fsync, needs_fsync, "{kinds:?}");
+        }
+    }
+
+    fn claim(until: Timestamp) -> Claim {
+        let (pick, worker) = (Pick::Ready(RouteName::new("email").unwrap()), "worker-1".into());
+        let turns = Turns::default();
+        let provider = None;
+        Claim { pick, max: 1, now: T0, lease_until: until, worker, provider, outlives_process: false, turns }
+    }
+
+    /// What a power cut may undo must not be sent: neither a new job nor one that comes back.
+    #[test]
+    fn a_claim_waits_for_the_disk_only_where_the_disk_does_not_have_its_job_yet() {
+        for is_synced in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let file = file_in(dir.path());
+            let mut writer = writer_on(&file, dir.path());
+            let synced = SyncedCommit::default();
+            writer.unsynced = UnsyncedJobs::new(synced.clone(), 1);
+            let mut is_early = |request: Request| {
+                let mut commit = writer.transact(&mut VecDeque::from([request]), Instant::now());
+                if is_synced {
+                    synced.store(commit.number, Ordering::Release);
+                }
+                let is_early = !commit.early_replies.is_empty();
+                commit.early_replies.drain(..).chain(commit.replies).for_each(|change| change.reply(Ok(())));
+                is_early
+            };
+            let job = new_job("job", "email", "{}", T0);
+            let (enqueue, _) = Request::new(RequestKind::Enqueue, |open| open.enqueue(vec![job]));
+            assert!(!is_early(enqueue), "only claims are answered early");
+            for _ in 0..2 {
+                let lease_until = T0.plus(Duration::from_secs(60));
+                let (claim, claimed) =
+                    Request::new(RequestKind::Claim, move |open| open.claim(&claim(lease_until)));
+                assert_eq!(is_early(claim), is_synced);
+                let token: LeaseToken = claimed.blocking_recv().unwrap().unwrap().leases[0].token;
+                let transition = Transition::Release { at: T0, lost: None };
+                let release = Settlement { token, transition, audit: None, now: T0, follow_ups: Vec::new() };
+                let release = PreparedSettlement::prepare(release).unwrap();
+                let (settle, _) = Request::new(RequestKind::Settle, |open| open.settle(vec![release]));
+                assert!(!is_early(settle), "only claims are answered early");
+            }
         }
     }
 

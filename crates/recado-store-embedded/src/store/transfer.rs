@@ -73,7 +73,7 @@ impl WriteTransaction<'_, '_> {
                 priority: job.priority.level(),
                 phase: Phase::Free,
             });
-            self.wake_route(job.route.clone());
+            self.on_claimable(seq, job.route.clone());
             return Ok(seq);
         }
         self.index.remember_row(id, seq);

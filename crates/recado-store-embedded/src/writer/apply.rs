@@ -26,6 +26,7 @@ use crate::store::audit_log::{PreparedSettlement, Recorder};
 use crate::writer::lock_space;
 use crate::writer::request::ChangeError;
 use crate::writer::statements::Statements;
+use crate::writer::unsynced::UnsyncedJobs;
 
 /// Rows of each kind that one piece of a prune removes at most: about 10 ms of the writer's time.
 pub const PRUNE_ROWS_MAX: usize = 250;
@@ -47,6 +48,9 @@ pub struct WriteTransaction<'a, 'f> {
     pub truncate_requests: &'a mut Vec<oneshot::Sender<bool>>,
     /// Routes that may have work now; their listeners are woken after the commit.
     pub routes_to_wake: &'a mut Vec<RouteName>,
+    pub unsynced: &'a mut UnsyncedJobs,
+    /// A claim took a job whose last change is not on disk yet.
+    pub claimed_unsynced: bool,
 }
 
 pub fn make_token(seq: u64, fence: u64) -> LeaseToken {
@@ -134,7 +138,9 @@ impl WriteTransaction<'_, '_> {
         Ok(Enqueued::Duplicate { status })
     }
 
-    pub fn wake_route(&mut self, route: RouteName) {
+    /// A job of this row may be claimed from now on: listeners to its route are woken when that is on disk.
+    pub fn on_claimable(&mut self, seq: u64, route: RouteName) {
+        self.unsynced.add(seq);
         if self.routes_to_wake.last() != Some(&route) && !self.routes_to_wake.contains(&route) {
             self.routes_to_wake.push(route);
         }
@@ -179,6 +185,7 @@ impl WriteTransaction<'_, '_> {
 
     fn lease_slot(&mut self, slot: u32, claim: &Claim, lost: Option<LostLease>) -> Result<Lease> {
         let seq = self.index.slots.get(slot).seq;
+        self.claimed_unsynced |= self.unsynced.contains(seq);
         let fence = self.random.next_u64();
         let (mut job, attempts) = self.read_job(seq, |row| {
             let job = rows::job(row)?;
@@ -327,7 +334,7 @@ impl WriteTransaction<'_, '_> {
             params![seq, due, attempts_started, attempts_spent, crashes, deferrals, attempts, record],
         )?;
         self.index.queue(slot, due);
-        self.wake_route(self.index.route(slot));
+        self.on_claimable(seq, self.index.route(slot));
         Ok(())
     }
 
@@ -457,7 +464,7 @@ impl WriteTransaction<'_, '_> {
         let (company, lane) = (self.index.company_key(&company), self.index.lane_key(&route));
         let slot =
             self.index.insert(Slot { id, seq, due, expires, company, lane, priority, phase: Phase::Free });
-        self.wake_route(self.index.route(slot));
+        self.on_claimable(seq, self.index.route(slot));
         self.write_audit(Some(seq), &redrive.audit)?;
         self.enqueue_follow_ups(redrive.follow_ups)?;
         Ok(Redriven::Done)

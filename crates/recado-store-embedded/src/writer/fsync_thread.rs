@@ -4,9 +4,10 @@
 //! to the log (`synchronous=NORMAL`: everything is handed to the kernel, checkpoints of the log are
 //! still ordered by fsyncs of its own), and this thread forces the log and then answers. Commits that arrive
 //! while the disk is busy share the next fsync. Answers leave in the order of the commits, so no caller hears
-//! of something, not even by a claim, before it is on disk.
+//! of something before it is on disk. Claims of jobs that are on disk are answered by the writer, before this thread.
 
 use std::fs::File;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use crate::disk::StoreFiles;
 use crate::writer::RECOVERS;
 use crate::writer::queue_thread::QueueThread;
 use crate::writer::request::Change;
+use crate::writer::unsynced::SyncedCommit;
 
 /// Commits that may wait for the disk. More would only make groups smaller.
 const WAITING_COMMITS_MAX: usize = 2;
@@ -42,8 +44,12 @@ pub struct Commit {
     pub failure: Option<StoreError>,
     /// Leases alone need not survive a crash of the machine: their loss costs a repeated claim.
     pub needs_fsync: bool,
+    /// Of the commits that did not fail.
+    pub number: u64,
     /// In the order of their requests.
     pub replies: Vec<Box<dyn Change>>,
+    /// Claims that the writer itself answers, as soon as the transaction is in the log.
+    pub early_replies: Vec<Box<dyn Change>>,
     /// Routes that may have work now.
     pub routes_to_wake: Vec<RouteName>,
 }
@@ -60,13 +66,14 @@ pub struct FsyncLoop {
     pub callers: Option<tokio::runtime::Handle>,
     pub watcher: SharedWatcher,
     pub failure_reason: FailureReason,
+    pub synced: SyncedCommit,
 }
 
 impl FsyncLoop {
     #[cfg(test)]
     pub fn of_a_test(log: File) -> Self {
-        let (wakes, watcher, failure_reason) = Default::default();
-        FsyncLoop { log, files: None, wakes, callers: None, watcher, failure_reason }
+        let (wakes, watcher, failure_reason, synced) = Default::default();
+        FsyncLoop { log, files: None, wakes, callers: None, watcher, failure_reason, synced }
     }
 
     pub fn start(self) -> std::io::Result<FsyncThread> {
@@ -101,6 +108,9 @@ impl FsyncLoop {
                 }
                 return;
             }
+            // Those that need no fsync changed leases alone: all jobs of the commits before them are on disk.
+            let synced = group.iter().map(|commit| commit.number).max().unwrap_or_default();
+            self.synced.fetch_max(synced, Ordering::Release);
             group.drain(..).for_each(|commit| self.send_replies(commit));
         }
     }
