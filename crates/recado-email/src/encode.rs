@@ -141,17 +141,23 @@ pub(crate) fn quoted_printable(text: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// Returns true for a byte that stands for itself anywhere but at the end of a line.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~' | b'\t') && byte != b'='
+}
+
 fn quoted_printable_line(line: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    // Most lines are sent as they are. All bytes are looked at, without a branch for each: many at once.
+    let is_whole = line.len() <= LINE_BYTES && line.last().is_none_or(u8::is_ascii_graphic);
+    if is_whole && line.iter().fold(true, |all, byte| all & is_plain(*byte)) {
+        return out.extend_from_slice(line);
+    }
     let mut length = 0;
     for (index, &byte) in line.iter().enumerate() {
         let last = index + 1 == line.len();
-        let plain = match byte {
-            b'=' => false,
-            // White space at the end of a line is lost on the way.
-            b' ' | b'\t' => !last,
-            other => other.is_ascii_graphic(),
-        };
+        // White space at the end of a line is lost on the way.
+        let plain = is_plain(byte) && !(last && byte.is_ascii_whitespace());
         let needed = if plain { 1 } else { 3 };
         // The `=` of a soft break takes one place more, unless this is the end.
         if length + needed > LINE_BYTES - usize::from(!last) {
@@ -177,7 +183,8 @@ pub(crate) fn base64_lines(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Bytes at most that text takes up as quoted-printable.
 pub(crate) fn quoted_printable_max(text: &str) -> usize {
-    let encoded = text.bytes().filter(|&b| b == b'=' || !matches!(b, b' '..=b'~')).count();
+    // Tabs count as encoded: those at the end of a line are.
+    let encoded = text.bytes().map(|byte| usize::from(byte == b'\t' || !is_plain(byte))).sum::<usize>();
     let written = text.len() + 2 * encoded;
     // A soft break of three bytes after at least 73, and at the end of each line.
     written + (written / 73 + 1) * 3 + encoded
