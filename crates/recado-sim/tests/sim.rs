@@ -16,10 +16,15 @@ fn a_seed_gives_the_same_history_again() {
 }
 
 /// Plans that found something once, each with what it was: the seed, its faults and its operations that matter.
-const REGRESSIONS: [(u64, &str); 1] = [(
-    8,
-    "a node that stood still sent to a receiver before it read that another node held that receiver back",
-)];
+const REGRESSIONS: [(u64, &str); 4] = [
+    (
+        8,
+        "a node that stood still sent to a receiver before it read that another node held that receiver back",
+    ),
+    (44066, "the checker took a delivery for a repetition without a cause whose lease the server had lost"),
+    (58448, "a hold took long to be saved, and its job was due before other nodes had read the hold"),
+    (92651, "the same, because the process stood still while it saved the hold"),
+];
 
 #[test]
 fn what_was_found_once_stays_mended() {

@@ -136,7 +136,12 @@ fn cause(
     if of_its_process(|what| *what == NodeChange::Stopped { clean: false }) {
         return Some("stop without an end");
     }
-    if timeline.has_lost_writes(first.at, second.at) {
+    // The server may have lost the lease before its answer came and the job was sent.
+    let is_its_lease = |(at, event): &&(u64, &Event)| {
+        *at <= first.at && matches!(event, Event::Leased { node, .. } if *node == call.node)
+    };
+    let leased_at = events.iter().rfind(is_its_lease).map_or(first.at, |(at, _)| *at);
+    if timeline.has_lost_writes(leased_at, second.at) {
         return Some("server lost writes");
     }
     if timeline.has_moved(first.at, second.at) {
