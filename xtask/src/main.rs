@@ -37,8 +37,8 @@ cargo xtask COMMAND
   planted      puts known faults back, one at a time, and expects the simulator to find each (a part of a name for one)
   matrix       strikes the built program at every write of every operation (MATRIX=n at n of each; the test suite at two)
   soak         bounded traffic for hours (--hours 2), memory and descriptors each minute, and whether they stay flat
-  proof        runs matrix, kills, chaos and simulator, and writes docs/proof.md of the results and of the last soak
-               (--quick: ten minutes, the page below target/proof; --page: the page alone, of the results that are there;
+  proof [PART…] runs matrix, kills, batches, chaos and sim, or some of them, and writes docs/proof.md of the last results
+               of each and of the last soak (--quick: ten minutes, the page below target/proof; --page: the page alone;
                MATRIX, KILLS, JOBS, CHAOS and SEEDS set lengths)
   instructions counts what the steps of a job's way execute, and compares with bench/instructions.txt (--save writes it)
   help         this text
@@ -148,8 +148,9 @@ fn soak(options: &[String]) -> Outcome {
         "--nocapture",
         "soak",
     ]);
-    cargo.env("RECADO_SOAK_HOURS", hours).env("RECADO_RESULTS", proof::results("soak")?.join("soak.json"));
-    run("soak", &mut cargo)
+    cargo.env("RECADO_SOAK_HOURS", hours).env("RECADO_RESULTS", proof::soak_result());
+    run("soak", &mut cargo)?;
+    proof::note_soak(hours)
 }
 
 /// Runs a test of the built program for as long as our variable, or else its default, says.

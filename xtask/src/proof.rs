@@ -1,14 +1,14 @@
 //! `docs/proof.md`: runs the fault tests and makes the page of what they wrote down.
 //!
-//! Every test adds a line of JSON for each of its rows (`crates/recado/tests/results`). The files stay below
-//! `target/proof`, so that a part that takes hours need not be run again for the page.
+//! Every test adds a line of JSON for each of its rows (`crates/recado/tests/results`). The results of each part are kept
+//! in the repository, with the day, the commit and the machine of its run, so that one part can be run again alone.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::{Outcome, cargo, output, requirements, root, run};
 
@@ -17,39 +17,48 @@ const ROWS: &str = "docs/proof/rows.json";
 const FOUND: &str = "docs/proof/found.json";
 
 const PAGE: &str = "docs/proof.md";
+const RUNS: &str = "docs/proof/runs";
+const QUICK_RUNS: &str = "target/proof";
 
-/// Date, commit and machine of a run, among its results.
-const MACHINE: &str = "machine.md";
+/// When and where each part was run, among the results.
+const JOURNAL: &str = "runs.json";
 
-/// The length of each part, unless the variable of its name says another: `KILLS=100 cargo xtask proof --quick`.
-struct Lengths {
-    matrix: &'static str,
-    kills: &'static str,
-    jobs: &'static str,
-    chaos: &'static str,
-    seeds: &'static str,
+/// A part of the proof, with results in a file of its own.
+struct Part {
+    name: &'static str,
+    /// The variable that sets its length, such as `KILLS=100 cargo xtask proof kills`, and the lengths without it.
+    variable: &'static str,
+    whole: &'static str,
+    quick: &'static str,
 }
 
-const WHOLE: Lengths =
-    Lengths { matrix: "full", kills: "2000", jobs: "10000000", chaos: "10", seeds: "0..100000" };
-const QUICK: Lengths = Lengths { matrix: "2", kills: "20", jobs: "100000", chaos: "1", seeds: "0..500" };
+const PARTS: [Part; 5] = [
+    Part { name: "matrix", variable: "MATRIX", whole: "full", quick: "2" },
+    Part { name: "kills", variable: "KILLS", whole: "2000", quick: "20" },
+    Part { name: "batches", variable: "JOBS", whole: "10000000", quick: "100000" },
+    Part { name: "chaos", variable: "CHAOS", whole: "10", quick: "1" },
+    Part { name: "sim", variable: "SEEDS", whole: "0..100000", quick: "0..500" },
+];
 
-/// Runs every part and writes the page; with `--quick` a short run of each, and the page below `target/proof`; with
-/// `--page` the page alone, of the results that are there.
+/// Runs parts and writes the page. Names choose parts; `--page` runs none; `--quick` makes short runs, and a page of them
+/// below `target`.
 pub fn write(options: &[String]) -> Outcome {
-    let (quick, page_alone) = match options {
-        [] => (false, false),
-        [option] if option == "--quick" => (true, false),
-        [option] if option == "--page" => (false, true),
-        _ => return Err("write `cargo xtask proof`, with --quick or --page".to_owned()),
+    let has = |option: &str| options.iter().any(|given| given == option);
+    let (quick, page_alone) = (has("--quick"), has("--page"));
+    let is_known = |given: &&String| {
+        ["--quick", "--page"].contains(&given.as_str()) || PARTS.iter().any(|part| part.name == **given)
     };
-    let dir = results(if quick { "quick" } else { "whole" })?;
-    if !page_alone {
-        match quick {
-            // What `ci` builds; nothing is built again for it.
-            true => parts(&dir, &QUICK, &["--workspace", "--all-features"])?,
-            false => parts(&dir, &WHOLE, &["--release", "--package", "recado"])?,
-        }
+    if let Some(other) = options.iter().find(|given| !is_known(given)) {
+        let names = PARTS.map(|part| part.name).join(", ");
+        return Err(format!(
+            "`{other}` is no part of the proof; write some of {names}, or --quick or --page"
+        ));
+    }
+    let dir = root().join(if quick { QUICK_RUNS } else { RUNS });
+    std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let all = PARTS.iter().all(|part| !has(part.name));
+    for part in PARTS.iter().filter(|part| !page_alone && (all || has(part.name))) {
+        part.run(&dir, quick)?;
     }
     let page = page(&dir, quick)?;
     let path = if quick { dir.join("proof.md") } else { root().join(PAGE) };
@@ -58,51 +67,89 @@ pub fn write(options: &[String]) -> Outcome {
     Ok(())
 }
 
-/// The directory of results.
-pub fn results(name: &str) -> Result<PathBuf, String> {
-    let dir = root().join("target/proof").join(name);
-    std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    Ok(dir)
-}
-
-fn parts(dir: &std::path::Path, lengths: &Lengths, build: &[&str]) -> Outcome {
-    let length = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
-    let matrix = length("MATRIX", lengths.matrix);
-    let kills = length("KILLS", lengths.kills);
-    let jobs = length("JOBS", lengths.jobs);
-    let chaos = length("CHAOS", lengths.chaos);
-    let seeds = length("SEEDS", lengths.seeds);
-    // The page may be written later, of another commit.
-    let file = dir.join(MACHINE);
-    let about = format!(
-        "{}| length | `MATRIX={matrix}` strikes a row, `KILLS={kills}` at random, `JOBS={jobs}` in batches, `CHAOS={chaos}`, `SEEDS={seeds}` |\n",
-        machine()?
-    );
-    std::fs::write(&file, about).map_err(|error| format!("{}: {error}", file.display()))?;
-    let tests = [
-        ("matrix", &[][..], "RECADO_MATRIX", &matrix),
-        ("kill_loop", &[], "RECADO_KILLS", &kills),
-        ("cluster", &["chaos::", "redis_faults::", "--test-threads", "1"], "RECADO_CHAOS", &chaos),
-    ];
-    for (target, arguments, variable, length) in tests {
-        let file = dir.join(format!("{target}.jsonl"));
+impl Part {
+    fn run(&self, dir: &Path, quick: bool) -> Outcome {
+        let usual = if quick { self.quick } else { self.whole };
+        let length = std::env::var(self.variable).unwrap_or_else(|_| usual.to_owned());
+        let (target, filters, variable): (_, &[&str], _) = match self.name {
+            "matrix" => ("matrix", &[], "RECADO_MATRIX"),
+            "kills" => ("kill_loop", &["nothing_acknowledged_is_lost"], "RECADO_KILLS"),
+            "batches" => ("kill_loop", &["every_job_of_many_batches"], "RECADO_JOBS"),
+            "chaos" => ("cluster", &["chaos::", "redis_faults::", "--test-threads", "1"], "RECADO_CHAOS"),
+            _ => {
+                let arguments =
+                    ["run", "--release", "--package", "recado-sim", "--", "--json", "--seeds", &length];
+                let said = output("the simulator", cargo().args(arguments))?;
+                let file = dir.join("sim.json");
+                std::fs::write(&file, said).map_err(|error| format!("{}: {error}", file.display()))?;
+                return note_run(dir, self.name, &format!("`{}={length}`", self.variable));
+            }
+        };
+        let file = dir.join(format!("{}.jsonl", self.name));
         // Lines of an earlier run would be counted twice.
         let _ = std::fs::remove_file(&file);
+        // A quick run uses what `ci` builds; nothing is built again for it.
+        let build: &[&str] =
+            if quick { &["--workspace", "--all-features"] } else { &["--release", "--package", "recado"] };
         let mut cargo = cargo();
-        cargo.arg("test").args(build).args(["--test", target, "--"]).args(arguments);
-        cargo.env(variable, length).env("RECADO_JOBS", &jobs).env("RECADO_RESULTS", &file);
-        run(target, &mut cargo)?;
+        cargo.arg("test").args(build).args(["--test", target, "--"]).args(filters);
+        cargo.env(variable, &length).env("RECADO_RESULTS", &file);
+        run(self.name, &mut cargo)?;
+        note_run(dir, self.name, &format!("`{}={length}`", self.variable))
     }
-    if root().join("crates/recado-sim").exists() {
-        let arguments = ["run", "--release", "--package", "recado-sim", "--", "--json", "--seeds", &seeds];
-        let said = output("the simulator", cargo().args(arguments))?;
-        let file = dir.join("sim.json");
-        std::fs::write(&file, said).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
-    Ok(())
 }
 
-fn page(dir: &std::path::Path, quick: bool) -> Result<String, String> {
+/// The file that the soak's result goes to.
+pub fn soak_result() -> PathBuf {
+    root().join(RUNS).join("soak.json")
+}
+
+/// Notes that the soak was run for so many hours.
+pub fn note_soak(hours: &str) -> Outcome {
+    note_run(&root().join(RUNS), "soak", &format!("{hours} h"))
+}
+
+/// Notes that a part was run just now.
+fn note_run(dir: &Path, part: &str, length: &str) -> Outcome {
+    let path = dir.join(JOURNAL);
+    let mut journal = journal(dir)?;
+    let says = |program: &str, arguments: &[&str]| -> Result<String, String> {
+        let said = output(program, Command::new(program).current_dir(root()).args(arguments))?;
+        Ok(String::from_utf8_lossy(&said).trim().to_owned())
+    };
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let processor = processor.map_or("unknown processor", |(_, name)| name);
+    let (cores, system) = (says("nproc", &[])?, says("uname", &["-sr"])?);
+    let disk = says("stat", &["-f", "-c", "%T", "target"])?;
+    let noted = json!({
+        "date": says("date", &["-u", "+%Y-%m-%d"])?,
+        "commit": says("git", &["rev-parse", "--short", "HEAD"])?,
+        "machine": format!("{cores} × {processor}, {system}, {disk}"),
+        "length": length,
+    });
+    journal.insert(part.to_owned(), noted);
+    std::fs::write(&path, format!("{:#}\n", Value::from(journal)))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn journal(dir: &Path) -> Result<Map<String, Value>, String> {
+    let path = dir.join(JOURNAL);
+    let Ok(text) = std::fs::read_to_string(&path) else { return Ok(Map::new()) };
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn shown_journal(dir: &Path) -> Result<String, String> {
+    let mut text = "| part | length | date | commit | machine |\n|---|---|---|---|---|\n".to_owned();
+    for (part, noted) in journal(dir)? {
+        let [length, date, commit, machine] =
+            ["length", "date", "commit", "machine"].map(|name| word(&noted, name));
+        let _ = writeln!(text, "| {part} | {length} | {date} | {commit} | {machine} |");
+    }
+    Ok(text)
+}
+
+fn page(dir: &Path, quick: bool) -> Result<String, String> {
     let command = if quick { "cargo xtask proof --quick" } else { "cargo xtask proof" };
     let mut page = format!(
         "# Proof\n\n\
@@ -113,19 +160,20 @@ fn page(dir: &std::path::Path, quick: bool) -> Result<String, String> {
          verify. Each row asserts that its fault struck.\n\n\
          This page is written by `{command}` from what the runs wrote down. `cargo xtask proof --quick` does the same in \
          about ten minutes on your machine, and `recado doctor --chaos` kills a server on your own disk.\n\n\
-         {}\n",
-        std::fs::read_to_string(dir.join(MACHINE)).unwrap_or_default()
+         Each part can be run alone (`{command} kills`), and keeps the day and the commit of its last run:\n\n\
+         {}",
+        shown_journal(dir)?
     );
     let mut rows = Vec::new();
-    for target in ["matrix", "kill_loop", "cluster"] {
-        rows.extend(lines(&dir.join(format!("{target}.jsonl")))?);
+    for part in &PARTS {
+        rows.extend(lines(&dir.join(format!("{}.jsonl", part.name)))?);
     }
     page.push_str(&sum(&rows));
     page.push_str(&matrix(&rows));
     page.push_str(&other_rows()?);
-    page.push_str(&part("## Simulator", &dir.join("sim.json"), "cargo xtask proof")?);
+    page.push_str(&part("## Simulator", &dir.join("sim.json"), "cargo xtask proof sim")?);
     page.push_str(&broken_promises(&dir.join("sim.json"))?);
-    page.push_str(&part("## Soak", &results("soak")?.join("soak.json"), "cargo xtask soak --hours 2")?);
+    page.push_str(&part("## Soak", &dir.join("soak.json"), "cargo xtask soak --hours 2")?);
     page.push_str(&found()?);
     page.push_str(LIMITS);
     Ok(page)
@@ -139,25 +187,7 @@ const LIMITS: &str = "## What this does not show
 - One machine runs it all: several nodes are several processes.
 ";
 
-fn machine() -> Result<String, String> {
-    let says = |program: &str, arguments: &[&str]| -> Result<String, String> {
-        let said = output(program, Command::new(program).current_dir(root()).args(arguments))?;
-        Ok(String::from_utf8_lossy(&said).trim().to_owned())
-    };
-    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let processor = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let processor = processor.map_or("unknown processor", |(_, name)| name);
-    Ok(format!(
-        "| | |\n|---|---|\n| date | {} |\n| commit | {} |\n| machine | {} × {processor}, {}, {} |\n",
-        says("date", &["-u", "+%Y-%m-%d"])?,
-        says("git", &["rev-parse", "--short", "HEAD"])?,
-        says("nproc", &[])?,
-        says("uname", &["-sr"])?,
-        says("stat", &["-f", "-c", "%T", "target"])?,
-    ))
-}
-
-fn lines(path: &std::path::Path) -> Result<Vec<Value>, String> {
+fn lines(path: &Path) -> Result<Vec<Value>, String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let read = |line| serde_json::from_str(line).map_err(|error| format!("{}: {error}", path.display()));
     text.lines().map(read).collect()
@@ -245,7 +275,7 @@ fn other_rows() -> Result<String, String> {
 }
 
 /// A part whose result is one object: its numbers and words, or that it was not run.
-fn part(title: &str, path: &std::path::Path, command: &str) -> Result<String, String> {
+fn part(title: &str, path: &Path, command: &str) -> Result<String, String> {
     let Ok(text) = std::fs::read_to_string(path) else {
         return Ok(format!("{title}\n\nNot run: `{command}`.\n\n"));
     };
@@ -267,7 +297,7 @@ fn part(title: &str, path: &std::path::Path, command: &str) -> Result<String, St
 }
 
 /// The seeds of the simulator's run that broke a promise, each with the first one.
-fn broken_promises(path: &std::path::Path) -> Result<String, String> {
+fn broken_promises(path: &Path) -> Result<String, String> {
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(String::new()) };
     let result: Value =
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
