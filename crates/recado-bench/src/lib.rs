@@ -83,7 +83,12 @@ pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs it, telling `progress` what comes next.
 pub async fn run(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
-    std::fs::create_dir_all(&options.dir)?;
+    if let Some(parent) = options.dir.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    // In one step: another bench that is started at the same time must not get it, too.
+    let shown = options.dir.display();
+    std::fs::create_dir(&options.dir).map_err(|error| format!("cannot make {shown}: {error}"))?;
     let options = BenchOptions { dir: options.dir.canonicalize()?, ..options.clone() };
     let outcome = match options.part {
         Part::Flow => flow(&options, progress).await,

@@ -92,12 +92,23 @@ impl From<&SimulationRequest> for Load {
 pub enum Stopped {
     /// Its caller ended it.
     ByCaller,
+    /// More jobs waited at once than its caller has memory for.
+    TooManyWait,
     /// It could not start, or the engine refused a job.
     Failed(String),
 }
 
-/// Hears how much of the work is done, from 0 to 1, about once for each second that is simulated; ends it by a break.
-pub type Progress<'a> = &'a mut dyn FnMut(f64) -> ControlFlow<()>;
+/// The state of a simulation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// The part of the work that is done, from 0 to 1.
+    pub done: f64,
+    /// Jobs that wait now. Each takes memory.
+    pub waiting: u64,
+}
+
+/// Hears of the progress about once for each second that is simulated; ends the simulation by a break.
+pub type Listener<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<Stopped>;
 
 /// Simulates each policy in turn, with the same jobs, on the calling thread. The first of them is called `policy`, the
 /// second `against`.
@@ -105,11 +116,13 @@ pub fn simulate(
     scenario: &Scenario,
     request: &SimulationRequest,
     policies: &[Policy],
-    progress: Progress<'_>,
+    listener: Listener<'_>,
 ) -> Result<Simulation, Stopped> {
     let of_policy = |(at, (name, policy)): (usize, (&&str, &Policy))| {
-        let mut progress = |done: f64| progress((at as f64 + done) / policies.len() as f64);
-        Ok(scenario.run(policy, &mut progress)?.report(name, policy))
+        let mut of_all = |progress: Progress| {
+            listener(Progress { done: (at as f64 + progress.done) / policies.len() as f64, ..progress })
+        };
+        Ok(scenario.run(policy, &mut of_all)?.report(name, policy))
     };
     let named = ["policy", "against"].iter().zip(policies).enumerate();
     Ok(Simulation {
@@ -125,15 +138,15 @@ pub fn simulate(
 }
 
 impl Scenario {
-    fn run(&self, policy: &Policy, progress: Progress<'_>) -> Result<Arc<Tally>, Stopped> {
+    fn run(&self, policy: &Policy, listener: Listener<'_>) -> Result<Arc<Tally>, Stopped> {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.map_err(|error| Stopped::Failed(error.to_string()))?;
         // The log is for real jobs.
         let silence = tracing::Dispatch::none();
-        tracing::dispatcher::with_default(&silence, || runtime.block_on(self.play(policy, progress)))
+        tracing::dispatcher::with_default(&silence, || runtime.block_on(self.play(policy, listener)))
     }
 
-    async fn play(&self, policy: &Policy, progress: Progress<'_>) -> Result<Arc<Tally>, Stopped> {
+    async fn play(&self, policy: &Policy, listener: Listener<'_>) -> Result<Arc<Tally>, Stopped> {
         let Load { duration, companies, seed, .. } = self.load;
         let tally = Arc::new(Tally::new(&self.load));
         let store = Arc::new(ReferenceStore::observed(tally.clone()));
@@ -170,8 +183,9 @@ impl Scenario {
                 forgotten_before: Timestamp::MAX,
             };
             let _ = store.trim_audit(all).await;
-            if progress(looked_at.as_secs_f64() / duration.as_secs_f64()).is_break() {
-                return Err(Stopped::ByCaller);
+            let done = looked_at.as_secs_f64() / duration.as_secs_f64();
+            if let ControlFlow::Break(why) = listener(Progress { done, waiting: tally.waiting() }) {
+                return Err(why);
             }
         }
         Ok(tally)

@@ -94,10 +94,8 @@ impl Transport for SimulatedProvider {
             self.answer_in_time().await;
             self.unavailable.clone()
         } else if chance < REFUSED + UNAVAILABLE + SILENT {
-            self.tally.record_uncertain(&delivery);
             std::future::pending().await
         } else {
-            self.tally.record_uncertain(&delivery);
             self.answer_in_time().await;
             Fault::network(NetworkKind::Dropped, "the connection was lost")
         })

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::{Job, JobId, Policy, Timestamp, Transition};
+use recado_core::{AttemptResult, Job, JobId, Policy, Timestamp, Transition};
 use recado_store::reference::SettlementObserver;
 use recado_transport::Delivery;
 use recado_wire::routes::RoutePolicy;
@@ -32,6 +32,8 @@ struct Counts {
     /// Jobs whose last attempt ended without a word on whether the provider took them.
     uncertain: HashSet<JobId>,
     duplicates_possible: u64,
+    /// Jobs that were accepted and have not ended.
+    waiting: u64,
     /// Jobs that were accepted before the provider was back and have not ended.
     backlog: u64,
     /// The time when the last of them ended.
@@ -73,6 +75,7 @@ impl Tally {
         let now = self.started.elapsed();
         let mut counts = self.counts.lock();
         counts.second(now).accepted += 1;
+        counts.waiting += 1;
         counts.backlog += u64::from(self.is_backlog(now));
     }
 
@@ -87,9 +90,9 @@ impl Tally {
         now
     }
 
-    /// Remembers that the provider may have taken a job although the attempt fails.
-    pub fn record_uncertain(&self, delivery: &Delivery<'_>) {
-        self.counts.lock().uncertain.insert(delivery.job.id.clone());
+    /// Returns the number of jobs that have not ended.
+    pub fn waiting(&self) -> u64 {
+        self.counts.lock().waiting
     }
 
     /// Returns the counts as those of a policy.
@@ -125,8 +128,14 @@ impl SettlementObserver for Tally {
         match transition {
             Transition::Deliver { .. } => second.sent += 1,
             Transition::Bury(_) => second.dead += 1,
+            // The provider may have taken it although the attempt failed.
+            Transition::RetryAt { attempt, .. } if attempt.result == AttemptResult::Uncertain => {
+                counts.uncertain.insert(job.id.clone());
+                return;
+            }
             _ => return,
         }
+        counts.waiting -= 1;
         counts.uncertain.remove(&job.id);
         if self.is_backlog(since_start(job.enqueued_at)) {
             counts.backlog -= 1;

@@ -166,12 +166,34 @@ fn both_policies_meet_the_same_jobs() {
 #[test]
 fn a_caller_can_end_it() {
     let mut heard = Vec::new();
-    let stopped = simulate(&scenario(&request()), &request(), &[patient()], &mut |done| {
-        heard.push(done);
-        if heard.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    let stopped = simulate(&scenario(&request()), &request(), &[patient()], &mut |progress| {
+        heard.push(progress.done);
+        if heard.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(Stopped::ByCaller) }
     });
     assert!(matches!(stopped, Err(Stopped::ByCaller)));
     assert_eq!(heard, [1.0 / 600.0, 2.0 / 600.0, 3.0 / 600.0]);
+}
+
+#[test]
+fn attempts_that_end_by_the_timeout_may_be_duplicates_although_nothing_is_down() {
+    let request = SimulationRequest { outages: Some(Vec::new()), latency_ms: Some(300_000), ..request() };
+    let result = run(&scenario(&request), &request, &[patient()]).policies.remove(0);
+    let retries: u64 = result.series.iter().map(|step| step.retries).sum();
+    assert!(
+        retries > 0 && result.duplicates_possible == retries,
+        "{retries}, {}",
+        result.duplicates_possible
+    );
+}
+
+#[test]
+fn the_caller_hears_how_many_jobs_wait() {
+    let mut most = 0;
+    let stopped = simulate(&scenario(&request()), &request(), &[patient()], &mut |progress| {
+        most = most.max(progress.waiting);
+        if most < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(Stopped::TooManyWait) }
+    });
+    assert!(matches!(stopped, Err(Stopped::TooManyWait)), "{most} waited");
 }
 
 #[test]

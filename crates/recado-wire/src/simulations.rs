@@ -36,6 +36,9 @@ pub const JOBS_MAX: u64 = 1_000_000;
 /// Time at most that a server works on one simulation.
 pub const WORK_MAX: Duration = Duration::from_secs(60);
 
+/// Jobs at most that wait at once in a simulation of a server: they share its memory, about 1.7 KB each.
+pub const WAITING_MAX: u64 = 150_000;
+
 /// Characters at most of a policy.
 pub const POLICY_LEN_MAX: usize = 2_000;
 

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use recado_core::Policy;
 use recado_engine::Route;
-use recado_simulate::{Load, Scenario, Stopped};
+use recado_simulate::{Listener, Load, Progress, Scenario, Stopped};
 use recado_wire::read::{self, Faults, Read, suggest};
-use recado_wire::simulations::{Simulation, SimulationRequest, WORK_MAX};
+use recado_wire::simulations::{Simulation, SimulationRequest, WAITING_MAX, WORK_MAX};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -40,8 +40,15 @@ pub async fn simulate(api: ApiState, request: Request) -> ApiResult {
     let _gone_with_caller = gone.clone().drop_guard();
     let closing = api.options.closing.clone();
     let began = Instant::now();
-    let go_on = move || !gone.is_cancelled() && !closing.is_cancelled() && began.elapsed() < WORK_MAX;
-    match run(scenario, request, policies, turn, go_on).await? {
+    let listen = move |progress: Progress| {
+        let go_on = !gone.is_cancelled() && !closing.is_cancelled() && began.elapsed() < WORK_MAX;
+        match (go_on, progress.waiting > WAITING_MAX) {
+            (true, false) => ControlFlow::Continue(()),
+            (true, true) => ControlFlow::Break(Stopped::TooManyWait),
+            (false, _) => ControlFlow::Break(Stopped::ByCaller),
+        }
+    };
+    match run(scenario, request, policies, turn, listen).await? {
         Ok(simulation) => answer::ok(&simulation),
         Err(Stopped::ByCaller) if api.options.closing.is_cancelled() => {
             Err(ApiError::new(Code::Stopping, "the simulation was stopped: so is the server"))
@@ -49,6 +56,10 @@ pub async fn simulate(api: ApiState, request: Request) -> ApiResult {
         Err(Stopped::ByCaller) => Err(ApiError::busy(format!(
             "the simulation was stopped after {} s; simulate fewer jobs, or run `recado simulate` on another machine",
             WORK_MAX.as_secs()
+        ))),
+        Err(Stopped::TooManyWait) => Err(ApiError::busy(format!(
+            "the simulation was stopped: more than {WAITING_MAX} of its jobs waited at once, and a server keeps no more in \
+             memory; simulate fewer jobs, or run `recado simulate` on another machine"
         ))),
         Err(Stopped::Failed(why)) => {
             tracing::error!(why, "a simulation failed");
@@ -87,13 +98,13 @@ async fn run(
     request: SimulationRequest,
     policies: Vec<Policy>,
     turn: OwnedSemaphorePermit,
-    go_on: impl Fn() -> bool + Send + 'static,
+    mut listen: impl FnMut(Progress) -> ControlFlow<Stopped> + Send + 'static,
 ) -> ApiResult<Result<Simulation, Stopped>> {
     let (sender, ended) = oneshot::channel();
     let work = move || {
         lower_priority();
-        let mut progress = |_| if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
-        let simulated = recado_simulate::simulate(&scenario, &request, &policies, &mut progress);
+        let listener: Listener<'_> = &mut listen;
+        let simulated = recado_simulate::simulate(&scenario, &request, &policies, listener);
         drop(turn);
         let _ = sender.send(simulated);
     };

@@ -165,13 +165,13 @@ pub fn run(args: SimulateArgs, screen: &mut Screen) -> Done {
 
     let scenario = wiring::scenario(&config, route, Load::from(&request));
     let bar = bar(args.form.get(), screen.width());
-    let simulated = recado_simulate::simulate(&scenario, &request, &policies, &mut |done| {
-        bar.set_position((done * PROGRESS_STEPS as f64) as u64);
+    let simulated = recado_simulate::simulate(&scenario, &request, &policies, &mut |progress| {
+        bar.set_position((progress.done * PROGRESS_STEPS as f64) as u64);
         ControlFlow::Continue(())
     });
     bar.finish_and_clear();
     let simulation = simulated.map_err(|stopped| match stopped {
-        Stopped::ByCaller => Stop::failed("the simulation was stopped"),
+        Stopped::ByCaller | Stopped::TooManyWait => Stop::failed("the simulation was stopped"),
         Stopped::Failed(why) => Stop::Failed(format!("the simulation failed: {why}")),
     })?;
     Ok(screen

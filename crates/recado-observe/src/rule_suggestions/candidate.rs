@@ -34,6 +34,8 @@ impl Candidate {
     /// The rule for it, of what may be shown. `None` where neither code nor words are left.
     pub fn rule(&self, skeleton: &Skeleton) -> Option<RuleText> {
         let Skeleton { code, text, .. } = skeleton.clone();
+        // One word without a code stands in answers about other things, too.
+        let text = text.filter(|text| code.is_some() || text.contains(' '));
         let route = self.error.route.clone();
         (code.is_some() || text.is_some()).then_some(RuleText { route, code, text, class: self.suggested })
     }

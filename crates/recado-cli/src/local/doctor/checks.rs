@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -67,6 +67,10 @@ pub fn data_dir(config: &Config, server: ServerState, now: Timestamp) -> Vec<Fin
     let shown = dir.display();
     let there = nearest_existing(dir);
     let mut findings = Vec::new();
+    if dir.exists() && !dir.is_dir() {
+        let fix = "move it away, or choose a directory with --data-dir";
+        return vec![bad("data directory", format!("{shown} is no directory"), fix)];
+    }
     let rate = match fsync_rate(&there, now) {
         Ok(measured) => {
             let state = if there == *dir { "can be written" } else { "does not exist yet and can be made" };
@@ -181,15 +185,18 @@ fn probe_name() -> String {
 }
 
 /// Times durable writes with a file of its own.
+/// Pages of the probe's file at most, so that it finds room on a disk that is nearly full.
+const PAGES_MAX: u32 = 64;
+
 fn fsync_rate(dir: &Path, now: Timestamp) -> std::io::Result<Rate> {
     let path = dir.join(probe_name());
     let measured = (|| {
-        let mut file = File::create(&path)?;
+        let file = File::create(&path)?;
         let page = [0u8; 4096];
         let started = Instant::now();
-        let mut writes = 0;
+        let mut writes = 0_u32;
         while started.elapsed() < FSYNC_TIMED {
-            file.write_all(&page)?;
+            file.write_all_at(&page, u64::from(writes % PAGES_MAX) * 4_096)?;
             file.sync_data()?;
             writes += 1;
         }
