@@ -207,6 +207,7 @@ fn serve(
             "STARTTLS" if upgrade.is_some() => "220 go ahead".to_owned(),
             "AUTH" => "235 2.7.0 welcome".to_owned(),
             "MAIL" if !draft.sender.is_empty() => "503 5.5.1 one at a time".to_owned(),
+            "RCPT" if draft.sender.is_empty() => "503 5.5.1 MAIL first".to_owned(),
             "MAIL" | "RCPT" | "RSET" => "250 2.1.0 fine".to_owned(),
             "QUIT" => "221 2.0.0 bye".to_owned(),
             _ => "500 5.5.2 what?".to_owned(),
@@ -225,7 +226,7 @@ fn serve(
                 is_secure = true;
             }
             (Then::Yes, "MAIL") => draft.sender = between(&line),
-            (Then::Yes, "RCPT") => draft.recipients.push(between(&line)),
+            (Then::Yes, "RCPT") if !draft.sender.is_empty() => draft.recipients.push(between(&line)),
             (Then::Yes, "RSET") => draft = Mail::default(),
             (Then::Yes, "DATA") => {
                 let Some(text) = read_text(&mut stream, postmaster)? else { return Ok(()) };

@@ -68,7 +68,9 @@ async fn an_oauth_token_that_is_refused_is_renewed_at_once() {
     given.fake.revoke_tokens();
     let job = given.fake.ended(&given.fake.add(claim("503", 0)));
     assert_eq!(job.status, TaskStatus::Completed);
-    assert_eq!(given.fake.answered("/completion", 401), 1, "the fault fired");
+    // The next poll may meet the refusal, too, or on a busy machine instead.
+    let refused = given.fake.answered("/completion", 401) + given.fake.answered("/activation", 401);
+    assert_ne!(refused, 0, "the fault fired");
     assert_eq!(given.fake.tokens_granted(), 2);
 }
 

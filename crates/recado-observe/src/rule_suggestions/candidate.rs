@@ -180,6 +180,32 @@ mod tests {
     }
 
     #[test]
+    fn a_single_word_is_no_rule_without_a_code() {
+        let error = ErrorCounts {
+            route: RouteName::new("email").unwrap(),
+            fingerprint: "f".into(),
+            code: None,
+            class: Class::Unknown,
+            rule: "general/unknown".into(),
+            count: 9,
+            retried_to_success: 0,
+            retried_in_vain: 9,
+            in_vain_amid_deliveries: 9,
+            examples: Vec::new(),
+        };
+        let candidate = Candidate::of(&error, Class::Unknown).unwrap();
+        let is_rule = |code: Option<&str>, text: &str| {
+            let skeleton = Skeleton { code: code.map(Into::into), text: Some(text.into()), example: None };
+            candidate.rule(&skeleton).is_some_and(|rule| rule.text.is_some())
+        };
+        assert_eq!(
+            [(None, "said"), (None, "mailbox is full"), (Some("554"), "said")]
+                .map(|(code, text)| is_rule(code, text)),
+            [false, true, true]
+        );
+    }
+
+    #[test]
     fn an_entry_quotes_what_toml_would_misread() {
         let rule = RuleText {
             route: RouteName::new("email").unwrap(),

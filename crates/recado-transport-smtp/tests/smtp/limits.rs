@@ -71,7 +71,7 @@ async fn a_limit_that_lets_nobody_through_is_everybodys_refusal() {
     server.limits(0, TOO_MANY);
     let partly = partly(send(&plain(&server), &mail(&[ANA, BOB])).await);
     assert_eq!((partly.accepted.len(), refusals(&partly)), (0, vec![(ANA, "452"), (BOB, "452")]));
-    assert_eq!((server.lines("MAIL").len(), server.lines("DATA").len(), server.fired()), (1, 0, 2));
+    assert_eq!((server.lines("MAIL").len(), server.taken().len(), server.fired()), (1, 0, 2));
 }
 
 #[tokio::test]
