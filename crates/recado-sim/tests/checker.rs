@@ -133,6 +133,26 @@ fn a_delivery_that_happens_again_needs_a_cause() {
 }
 
 #[test]
+fn a_delivery_under_a_lease_that_the_server_lost_may_happen_again_and_under_another_lease_not() {
+    let broken_by_lease_of = |leased_at: u64| {
+        let lost = |kind, until| Event::Fault { kind, node: None, until: Some(until) };
+        let history = [
+            at(0, stored("a", "acme")),
+            at(leased_at, leased("a", "acme", "t1", leased_at + 15_000)),
+            at(120, lost("writes lost since", 50)),
+            at(120, lost("server loses writes", 130)),
+            at(200, called(1, "a", "mail-a")),
+            at(201, answered(1, Answer::Ok)),
+            at(210, called(2, "a", "mail-b")),
+            at(211, answered(2, Answer::Ok)),
+        ];
+        broken(&history)
+    };
+    assert_eq!(broken_by_lease_of(100), [""; 0]);
+    assert_eq!(broken_by_lease_of(40), ["duplicates have an allowed cause"], "the server kept that lease");
+}
+
+#[test]
 fn a_job_that_one_provider_may_have_is_seen_at_another() {
     let history = [
         at(0, stored("a", "acme")),

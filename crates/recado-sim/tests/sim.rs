@@ -15,11 +15,27 @@ fn a_seed_gives_the_same_history_again() {
     }
 }
 
-/// Plans that found something once, each with what it was: the seed, its faults and its operations that matter.
-const REGRESSIONS: [(u64, &str); 1] = [(
-    8,
-    "a node that stood still sent to a receiver before it read that another node held that receiver back",
-)];
+/// Seeds that found something once, each with what it was.
+const REGRESSIONS: [(u64, &str); 6] = [
+    (
+        8,
+        "a node that stood still sent to a receiver before it read that another node held that receiver back",
+    ),
+    (
+        58_448,
+        "a held job was due again by the time of its answer, not of its hold's save, which a bad network had made late",
+    ),
+    (
+        92_651,
+        "a held job was due at once, because its node stood still between the answer and the save of the hold",
+    ),
+    (
+        44_066,
+        "the checker did not know a lease that the server lost before its delivery began as a cause of a repetition",
+    ),
+    (77_949, "the checker counted outcomes that came after it had read the trail"),
+    (88_215, "the checker counted outcomes that came after it had read the trail"),
+];
 
 #[test]
 fn what_was_found_once_stays_mended() {

@@ -120,8 +120,10 @@ impl Attempts {
             && self.gate.save_receiver_hold(&hold, route.hold_max(), now).await
         {
             // The hold on its receiver replaces the wait: the job is looked at again every few seconds until the hold ends
-            // or an operator lifts it. Only once the store has the hold, or a crash would let the job out too early.
-            *at = (*at).min(now.plus(HELD_LOOK_AFTER));
+            // or an operator lifts it. Only once the store has the hold, or a crash would let the job out too early; and
+            // counted from then, so that every node that may send has read the hold before it looks. The save may have
+            // taken long, or this process stood still before it.
+            *at = (*at).min(self.env.now().plus(HELD_LOOK_AFTER));
         }
 
         // Settle; `settle` goes on with `post_settle`.
