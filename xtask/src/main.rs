@@ -37,9 +37,9 @@ cargo xtask COMMAND
   planted      puts known faults back, one at a time, and expects the simulator to find each (a part of a name for one)
   matrix       strikes the built program at every write of every operation (MATRIX=n at n of each; the test suite at two)
   soak         bounded traffic for hours (--hours 2), memory and descriptors each minute, and whether they stay flat
-  proof        runs matrix, kills, chaos and simulator, and writes docs/proof.md of the results and of the last soak
-               (--quick: ten minutes, the page below target/proof; --page: the page alone, of the results that are there;
-               MATRIX, KILLS, JOBS, CHAOS and SEEDS set lengths)
+  proof [PART…] runs all parts or the ones named (matrix, kills, jobs, chaos, sim, soak), keeps their results below
+               docs/proof/runs, and writes docs/proof.md of the results that are there (--page: the page alone; --quick:
+               ten minutes, results and page below target/proof; MATRIX, KILLS, JOBS, CHAOS, SEEDS and HOURS set lengths)
   instructions counts what the steps of a job's way execute, and compares with bench/instructions.txt (--save writes it)
   help         this text
 ";
@@ -148,7 +148,7 @@ fn soak(options: &[String]) -> Outcome {
         "--nocapture",
         "soak",
     ]);
-    cargo.env("RECADO_SOAK_HOURS", hours).env("RECADO_RESULTS", proof::results("soak")?.join("soak.json"));
+    cargo.env("RECADO_SOAK_HOURS", hours);
     run("soak", &mut cargo)
 }
 

@@ -1,14 +1,15 @@
 //! `docs/proof.md`: runs the fault tests and makes the page of what they wrote down.
 //!
-//! Every test adds a line of JSON for each of its rows (`crates/recado/tests/results`). The files stay below
-//! `target/proof`, so that a part that takes hours need not be run again for the page.
+//! Every test adds a line of JSON for each of its rows (`crates/recado/tests/results`). The results of whole runs are in
+//! the repository, below `docs/proof/runs`, each part with its own date, commit, machine and length beside it: a part that
+//! takes hours need not be run again for another one, nor on a new machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{Outcome, cargo, output, requirements, root, run};
 
@@ -16,40 +17,112 @@ use crate::{Outcome, cargo, output, requirements, root, run};
 const ROWS: &str = "docs/proof/rows.json";
 const FOUND: &str = "docs/proof/found.json";
 
+/// Results of whole runs.
+const RUNS: &str = "docs/proof/runs";
+
 const PAGE: &str = "docs/proof.md";
 
-/// Date, commit and machine of a run, among its results.
-const MACHINE: &str = "machine.md";
-
-/// The length of each part, unless the variable of its name says another: `KILLS=100 cargo xtask proof --quick`.
-struct Lengths {
-    matrix: &'static str,
-    kills: &'static str,
-    jobs: &'static str,
-    chaos: &'static str,
-    seeds: &'static str,
+/// A part of the proof, with a file of results of its own.
+struct Part {
+    name: &'static str,
+    file: &'static str,
+    how: How,
+    /// The variable that sets another length: `KILLS=100 cargo xtask proof kills`.
+    variable: &'static str,
+    whole: &'static str,
+    /// The length with `--quick`; absent where a short run says nothing.
+    quick: Option<&'static str>,
 }
 
-const WHOLE: Lengths =
-    Lengths { matrix: "full", kills: "2000", jobs: "10000000", chaos: "10", seeds: "0..100000" };
-const QUICK: Lengths = Lengths { matrix: "2", kills: "20", jobs: "100000", chaos: "1", seeds: "0..500" };
+/// The way to run a part.
+enum How {
+    /// A test target of the built program, the variable of its length, and arguments.
+    Test(&'static str, &'static str, &'static [&'static str]),
+    Simulator,
+}
 
-/// Runs every part and writes the page; with `--quick` a short run of each, and the page below `target/proof`; with
-/// `--page` the page alone, of the results that are there.
+const PARTS: [Part; 6] = [
+    Part {
+        name: "matrix",
+        file: "matrix.jsonl",
+        how: How::Test("matrix", "RECADO_MATRIX", &[]),
+        variable: "MATRIX",
+        whole: "full",
+        quick: Some("2"),
+    },
+    Part {
+        name: "kills",
+        file: "kill_loop.jsonl",
+        how: How::Test("kill_loop", "RECADO_KILLS", &["nothing_acknowledged_is_lost"]),
+        variable: "KILLS",
+        whole: "2000",
+        quick: Some("20"),
+    },
+    Part {
+        name: "jobs",
+        file: "jobs.jsonl",
+        how: How::Test("kill_loop", "RECADO_JOBS", &["every_job_of_many_batches"]),
+        variable: "JOBS",
+        whole: "10000000",
+        quick: Some("100000"),
+    },
+    Part {
+        name: "chaos",
+        file: "cluster.jsonl",
+        how: How::Test("cluster", "RECADO_CHAOS", &["chaos::", "redis_faults::", "--test-threads", "1"]),
+        variable: "CHAOS",
+        whole: "10",
+        quick: Some("1"),
+    },
+    Part {
+        name: "sim",
+        file: SIMULATOR,
+        how: How::Simulator,
+        variable: "SEEDS",
+        whole: "0..100000",
+        quick: Some("0..500"),
+    },
+    Part {
+        name: "soak",
+        file: SOAK,
+        how: How::Test("matrix", "RECADO_SOAK_HOURS", &["--ignored", "--nocapture", "soak"]),
+        variable: "HOURS",
+        whole: "2",
+        quick: None,
+    },
+];
+
+const SIMULATOR: &str = "sim.json";
+const SOAK: &str = "soak.json";
+
+/// Runs the parts that are named, or all, and writes the page; with `--quick` a short run of each, and the page below
+/// `target/proof`; with `--page` the page alone, of the results that are there.
 pub fn write(options: &[String]) -> Outcome {
-    let (quick, page_alone) = match options {
-        [] => (false, false),
-        [option] if option == "--quick" => (true, false),
-        [option] if option == "--page" => (false, true),
-        _ => return Err("write `cargo xtask proof`, with --quick or --page".to_owned()),
+    let (flags, names): (Vec<_>, Vec<_>) = options.iter().partition(|option| option.starts_with("--"));
+    let (quick, page_alone) = match (flags.as_slice(), names.is_empty()) {
+        ([], _) => (false, false),
+        ([flag], _) if *flag == "--quick" => (true, false),
+        ([flag], true) if *flag == "--page" => (false, true),
+        _ => return Err("write `cargo xtask proof`, with parts or --quick, or with --page".to_owned()),
     };
-    let dir = results(if quick { "quick" } else { "whole" })?;
-    if !page_alone {
-        match quick {
-            // What `ci` builds; nothing is built again for it.
-            true => parts(&dir, &QUICK, &["--workspace", "--all-features"])?,
-            false => parts(&dir, &WHOLE, &["--release", "--package", "recado"])?,
-        }
+    if let Some(name) = names.iter().find(|name| PARTS.iter().all(|part| part.name != ***name)) {
+        let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();
+        return Err(format!("there is no part `{name}`; write {}", known.join(", ")));
+    }
+    let dir = if quick { root().join("target/proof/quick") } else { root().join(RUNS) };
+    std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let is_wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| *name == part.name);
+    for part in PARTS.iter().filter(is_wanted).filter(|_| !page_alone) {
+        let usual = if quick { part.quick } else { Some(part.whole) };
+        let Some(usual) = usual else { continue };
+        let length = std::env::var(part.variable).unwrap_or_else(|_| usual.to_owned());
+        // What `ci` builds is not built again for a quick run.
+        let build = if quick {
+            ["--workspace", "--all-features"].as_slice()
+        } else {
+            &["--release", "--package", "recado"]
+        };
+        run_part(part, &dir, &length, build)?;
     }
     let page = page(&dir, quick)?;
     let path = if quick { dir.join("proof.md") } else { root().join(PAGE) };
@@ -58,51 +131,52 @@ pub fn write(options: &[String]) -> Outcome {
     Ok(())
 }
 
-/// The directory of results.
-pub fn results(name: &str) -> Result<PathBuf, String> {
-    let dir = root().join("target/proof").join(name);
-    std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    Ok(dir)
+/// Runs a part, and puts its results in the place of earlier ones. A test that fails leaves those as they are; of the
+/// simulator, broken promises are results, too.
+fn run_part(part: &Part, dir: &Path, length: &str, build: &[&str]) -> Outcome {
+    let about = about(&format!("{}={length}", part.variable))?;
+    let results = root().join("target/proof").join(part.file);
+    // Lines of an earlier run would be counted twice.
+    let _ = std::fs::remove_file(&results);
+    match part.how {
+        How::Test(target, variable, arguments) => {
+            let mut cargo = cargo();
+            cargo.arg("test").args(build).args(["--test", target, "--"]).args(arguments);
+            cargo.env(variable, length).env("RECADO_RESULTS", &results);
+            let made = std::fs::create_dir_all(root().join("target/proof"));
+            made.map_err(|error| format!("target/proof: {error}"))?;
+            run(part.name, &mut cargo)?;
+            let text = std::fs::read(&results).map_err(|error| format!("{}: {error}", results.display()))?;
+            keep(&dir.join(part.file), &text)?;
+        }
+        How::Simulator => {
+            let arguments =
+                ["run", "--release", "--package", "recado-sim", "--", "--json", "--seeds", length];
+            println!("\n── {}", part.name);
+            let said = cargo().args(arguments).output().map_err(|error| format!("the simulator: {error}"))?;
+            if serde_json::from_slice::<Value>(&said.stdout).is_err() {
+                return Err(format!(
+                    "the simulator: {}\n{}",
+                    said.status,
+                    String::from_utf8_lossy(&said.stderr)
+                ));
+            }
+            keep(&dir.join(part.file), &said.stdout)?;
+        }
+    }
+    keep(&about_path(dir, part), format!("{about:#}\n").as_bytes())
 }
 
-fn parts(dir: &std::path::Path, lengths: &Lengths, build: &[&str]) -> Outcome {
-    let length = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
-    let matrix = length("MATRIX", lengths.matrix);
-    let kills = length("KILLS", lengths.kills);
-    let jobs = length("JOBS", lengths.jobs);
-    let chaos = length("CHAOS", lengths.chaos);
-    let seeds = length("SEEDS", lengths.seeds);
-    // The page may be written later, of another commit.
-    let file = dir.join(MACHINE);
-    let about = format!(
-        "{}| length | `MATRIX={matrix}` strikes a row, `KILLS={kills}` at random, `JOBS={jobs}` in batches, `CHAOS={chaos}`, `SEEDS={seeds}` |\n",
-        machine()?
-    );
-    std::fs::write(&file, about).map_err(|error| format!("{}: {error}", file.display()))?;
-    let tests = [
-        ("matrix", &[][..], "RECADO_MATRIX", &matrix),
-        ("kill_loop", &[], "RECADO_KILLS", &kills),
-        ("cluster", &["chaos::", "redis_faults::", "--test-threads", "1"], "RECADO_CHAOS", &chaos),
-    ];
-    for (target, arguments, variable, length) in tests {
-        let file = dir.join(format!("{target}.jsonl"));
-        // Lines of an earlier run would be counted twice.
-        let _ = std::fs::remove_file(&file);
-        let mut cargo = cargo();
-        cargo.arg("test").args(build).args(["--test", target, "--"]).args(arguments);
-        cargo.env(variable, length).env("RECADO_JOBS", &jobs).env("RECADO_RESULTS", &file);
-        run(target, &mut cargo)?;
-    }
-    if root().join("crates/recado-sim").exists() {
-        let arguments = ["run", "--release", "--package", "recado-sim", "--", "--json", "--seeds", &seeds];
-        let said = output("the simulator", cargo().args(arguments))?;
-        let file = dir.join("sim.json");
-        std::fs::write(&file, said).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
-    Ok(())
+fn keep(path: &Path, text: &[u8]) -> Outcome {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn page(dir: &std::path::Path, quick: bool) -> Result<String, String> {
+/// Date, commit, machine and length of a part's run.
+fn about_path(dir: &Path, part: &Part) -> PathBuf {
+    dir.join(format!("{}.run.json", part.name))
+}
+
+fn page(dir: &Path, quick: bool) -> Result<String, String> {
     let command = if quick { "cargo xtask proof --quick" } else { "cargo xtask proof" };
     let mut page = format!(
         "# Proof\n\n\
@@ -112,23 +186,45 @@ fn page(dir: &std::path::Path, quick: bool) -> Result<String, String> {
          [closed list](guarantees.md#when-a-delivery-may-happen-twice), a dead letter a reason, and the audit trail must \
          verify. Each row asserts that its fault struck.\n\n\
          This page is written by `{command}` from what the runs wrote down. `cargo xtask proof --quick` does the same in \
-         about ten minutes on your machine, and `recado doctor --chaos` kills a server on your own disk.\n\n\
-         {}\n",
-        std::fs::read_to_string(dir.join(MACHINE)).unwrap_or_default()
+         about ten minutes on your machine, and `recado doctor --chaos` kills a server on your own disk.\n\n"
     );
+    page.push_str(&parts(dir)?);
     let mut rows = Vec::new();
-    for target in ["matrix", "kill_loop", "cluster"] {
-        rows.extend(lines(&dir.join(format!("{target}.jsonl")))?);
+    for part in PARTS.iter().filter(|part| part.file.ends_with(".jsonl")) {
+        rows.extend(lines(&dir.join(part.file))?);
     }
     page.push_str(&sum(&rows));
     page.push_str(&matrix(&rows));
     page.push_str(&other_rows()?);
-    page.push_str(&part("## Simulator", &dir.join("sim.json"), "cargo xtask proof")?);
-    page.push_str(&broken_promises(&dir.join("sim.json"))?);
-    page.push_str(&part("## Soak", &results("soak")?.join("soak.json"), "cargo xtask soak --hours 2")?);
+    page.push_str(&figures("## Simulator", &dir.join(SIMULATOR), "cargo xtask proof sim")?);
+    page.push_str(&broken_promises(&dir.join(SIMULATOR))?);
+    page.push_str(&figures("## Soak", &dir.join(SOAK), "cargo xtask proof soak")?);
     page.push_str(&found()?);
     page.push_str(LIMITS);
     Ok(page)
+}
+
+/// The runs that this page is made of.
+fn parts(dir: &Path) -> Result<String, String> {
+    let mut text = "## The runs\n\nEach part runs by itself (`cargo xtask proof PART`), and stands here as it ran last.\n\n\
+                    | part | date | commit | length | machine |\n|---|---|---|---|---|\n"
+        .to_owned();
+    for part in &PARTS {
+        let path = about_path(dir, part);
+        let about = match std::fs::read_to_string(&path) {
+            Ok(about) => {
+                serde_json::from_str(&about).map_err(|error| format!("{}: {error}", path.display()))?
+            }
+            Err(_) => Value::Null,
+        };
+        let [date, commit, length, machine] =
+            ["date", "commit", "length", "machine"].map(|name| word(&about, name));
+        let _ = match about.is_null() {
+            true => writeln!(text, "| {} | not run | | | |", part.name),
+            false => writeln!(text, "| {} | {date} | {commit} | `{length}` | {machine} |", part.name),
+        };
+    }
+    Ok(text)
 }
 
 const LIMITS: &str = "## What this does not show
@@ -139,7 +235,7 @@ const LIMITS: &str = "## What this does not show
 - One machine runs it all: several nodes are several processes.
 ";
 
-fn machine() -> Result<String, String> {
+fn about(length: &str) -> Result<Value, String> {
     let says = |program: &str, arguments: &[&str]| -> Result<String, String> {
         let said = output(program, Command::new(program).current_dir(root()).args(arguments))?;
         Ok(String::from_utf8_lossy(&said).trim().to_owned())
@@ -147,17 +243,17 @@ fn machine() -> Result<String, String> {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processor = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let processor = processor.map_or("unknown processor", |(_, name)| name);
-    Ok(format!(
-        "| | |\n|---|---|\n| date | {} |\n| commit | {} |\n| machine | {} × {processor}, {}, {} |\n",
-        says("date", &["-u", "+%Y-%m-%d"])?,
-        says("git", &["rev-parse", "--short", "HEAD"])?,
-        says("nproc", &[])?,
-        says("uname", &["-sr"])?,
-        says("stat", &["-f", "-c", "%T", "target"])?,
-    ))
+    let (cores, system) = (says("nproc", &[])?, says("uname", &["-sr"])?);
+    let disk = says("stat", &["-f", "-c", "%T", "."])?;
+    Ok(json!({
+        "date": says("date", &["-u", "+%Y-%m-%d"])?,
+        "commit": says("git", &["rev-parse", "--short", "HEAD"])?,
+        "length": length,
+        "machine": format!("{cores} × {processor}, {system}, {disk}"),
+    }))
 }
 
-fn lines(path: &std::path::Path) -> Result<Vec<Value>, String> {
+fn lines(path: &Path) -> Result<Vec<Value>, String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let read = |line| serde_json::from_str(line).map_err(|error| format!("{}: {error}", path.display()));
     text.lines().map(read).collect()
@@ -245,7 +341,7 @@ fn other_rows() -> Result<String, String> {
 }
 
 /// A part whose result is one object: its numbers and words, or that it was not run.
-fn part(title: &str, path: &std::path::Path, command: &str) -> Result<String, String> {
+fn figures(title: &str, path: &Path, command: &str) -> Result<String, String> {
     let Ok(text) = std::fs::read_to_string(path) else {
         return Ok(format!("{title}\n\nNot run: `{command}`.\n\n"));
     };
@@ -267,7 +363,7 @@ fn part(title: &str, path: &std::path::Path, command: &str) -> Result<String, St
 }
 
 /// The seeds of the simulator's run that broke a promise, each with the first one.
-fn broken_promises(path: &std::path::Path) -> Result<String, String> {
+fn broken_promises(path: &Path) -> Result<String, String> {
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(String::new()) };
     let result: Value =
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
