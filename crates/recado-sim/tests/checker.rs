@@ -183,6 +183,33 @@ fn an_early_retry_is_seen() {
 }
 
 #[test]
+fn a_request_of_a_wrong_clock_may_arrive_after_standstills_without_a_gap_and_not_after_a_gap() {
+    let broken_by_second_standstill_at = |second_at: u64| {
+        let fault = |kind, until| Event::Fault { kind, node: Some("node-1".to_owned()), until: Some(until) };
+        let retry = Event::Audit {
+            number: 1,
+            kind: "RETRY_SCHEDULED".to_owned(),
+            job: Some("a".to_owned()),
+            subject: String::new(),
+        };
+        let history = [
+            at(0, stored("a", "acme")),
+            at(0, fault("clock forward", 100)),
+            at(50, fault("standstill", 3_000)),
+            at(second_at, fault("standstill", 6_000)),
+            at(5_000, called(1, "a", "mail-a")),
+            at(5_001, answered(1, Answer::Lost)),
+            at(5_001, settled("a", "t1", Settlement::Retry)),
+            at(5_500, called(2, "a", "mail-a")),
+            at(5_501, retry),
+        ];
+        broken(&history)
+    };
+    assert_eq!(broken_by_second_standstill_at(2_500), [""; 0]);
+    assert_eq!(broken_by_second_standstill_at(3_500), ["retries are never early"]);
+}
+
+#[test]
 fn two_leases_at_once_and_a_stale_settlement_are_seen() {
     let history = [at(0, leased("a", "acme", "t1", 15_000)), at(5, leased("a", "acme", "t2", 15_005))];
     assert_eq!(broken(&history), ["a job has one lease"]);

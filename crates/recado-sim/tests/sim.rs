@@ -16,7 +16,7 @@ fn a_seed_gives_the_same_history_again() {
 }
 
 /// Seeds that found something once, each with what it was.
-const REGRESSIONS: [(u64, &str); 6] = [
+const REGRESSIONS: [(u64, &str); 10] = [
     (
         8,
         "a node that stood still sent to a receiver before it read that another node held that receiver back",
@@ -33,6 +33,19 @@ const REGRESSIONS: [(u64, &str); 6] = [
         44_066,
         "the checker did not know a lease that the server lost before its delivery began as a cause of a repetition",
     ),
+    (
+        107_577,
+        "the checker did not know that a request of a wrong clock may stand still twice, without a gap, before it arrives",
+    ),
+    (
+        123_848,
+        "a node whose first read stood still at the server took what it found for fresh, and missed a newer hold",
+    ),
+    (
+        133_583,
+        "a job went to its route's other provider after five seconds, although the answer allowed it after twenty",
+    ),
+    (131_742, "the checker did not know that a request may stand still at the server and then with its node"),
     (77_949, "the checker counted outcomes that came after it had read the trail"),
     (88_215, "the checker counted outcomes that came after it had read the trail"),
 ];

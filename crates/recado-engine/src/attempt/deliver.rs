@@ -117,6 +117,8 @@ impl Attempts {
         if let Some(hold) = hold
             && let Transition::RetryAt { at, .. } = &mut transition
             && *at <= hold.until
+            // Another provider of the route does not know the hold, and would be asked before the answer allows it.
+            && route.others.is_empty()
             && self.gate.save_receiver_hold(&hold, route.hold_max(), now).await
         {
             // The hold on its receiver replaces the wait: the job is looked at again every few seconds until the hold ends
