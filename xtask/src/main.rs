@@ -37,9 +37,10 @@ cargo xtask COMMAND
   planted      puts known faults back, one at a time, and expects the simulator to find each (a part of a name for one)
   matrix       strikes the built program at every write of every operation (MATRIX=n at n of each; the test suite at two)
   soak         bounded traffic for hours (--hours 2), memory and descriptors each minute, and whether they stay flat
-  proof [PART…] runs all parts or the ones named (matrix, kills, jobs, chaos, sim, soak), keeps their results below
-               docs/proof/runs, and writes docs/proof.md of the results that are there (--page: the page alone; --quick:
-               ten minutes, results and page below target/proof; MATRIX, KILLS, JOBS, CHAOS, SEEDS and HOURS set lengths)
+  proof [PART…] runs all parts or the ones named (matrix, kills, jobs, chaos, sim, new-seeds, soak), keeps their results
+               below docs/proof/runs, and writes docs/proof.md of the results that are there (--page: the page alone;
+               --quick: ten minutes, results and page below target/proof; MATRIX, KILLS, JOBS, CHAOS, SEEDS, NEW_SEEDS
+               and HOURS set lengths)
   instructions counts what the steps of a job's way execute, and compares with bench/instructions.txt (--save writes it)
   help         this text
 ";

@@ -41,7 +41,7 @@ enum How {
     Simulator,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part {
         name: "matrix",
         file: "matrix.jsonl",
@@ -83,6 +83,14 @@ const PARTS: [Part; 6] = [
         quick: Some("0..500"),
     },
     Part {
+        name: "new-seeds",
+        file: NEW_SEEDS,
+        how: How::Simulator,
+        variable: "NEW_SEEDS",
+        whole: "100000..200000",
+        quick: None,
+    },
+    Part {
         name: "soak",
         file: SOAK,
         how: How::Test("matrix", "RECADO_SOAK_HOURS", &["--ignored", "--nocapture", "soak"]),
@@ -93,6 +101,7 @@ const PARTS: [Part; 6] = [
 ];
 
 const SIMULATOR: &str = "sim.json";
+const NEW_SEEDS: &str = "new_seeds.json";
 const SOAK: &str = "soak.json";
 
 /// Runs the parts that are named, or all, and writes the page; with `--quick` a short run of each, and the page below
@@ -196,8 +205,13 @@ fn page(dir: &Path, quick: bool) -> Result<String, String> {
     page.push_str(&sum(&rows));
     page.push_str(&matrix(&rows));
     page.push_str(&other_rows()?);
-    page.push_str(&figures("## Simulator", &dir.join(SIMULATOR), "cargo xtask proof sim")?);
-    page.push_str(&broken_promises(&dir.join(SIMULATOR))?);
+    for (title, file, command) in [
+        ("## Simulator", SIMULATOR, "cargo xtask proof sim"),
+        ("## Simulator, seeds from 100,000 on", NEW_SEEDS, "cargo xtask proof new-seeds"),
+    ] {
+        page.push_str(&figures(title, &dir.join(file), command)?);
+        page.push_str(&broken_promises(&dir.join(file))?);
+    }
     page.push_str(&figures("## Soak", &dir.join(SOAK), "cargo xtask proof soak")?);
     page.push_str(&found()?);
     page.push_str(LIMITS);
