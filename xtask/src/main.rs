@@ -37,9 +37,10 @@ cargo xtask COMMAND
   planted      puts known faults back, one at a time, and expects the simulator to find each (a part of a name for one)
   matrix       strikes the built program at every write of every operation (MATRIX=n at n of each; the test suite at two)
   soak         bounded traffic for hours (--hours 2), memory and descriptors each minute, and whether they stay flat
-  proof [PART…] runs matrix, kills, batches, chaos and sim, or some of them, and writes docs/proof.md of the last results
-               of each and of the last soak (--quick: ten minutes, the page below target/proof; --page: the page alone;
-               MATRIX, KILLS, JOBS, CHAOS and SEEDS set lengths)
+  proof [PART…] runs all parts or the ones named (matrix, kills, jobs, chaos, sim, new-seeds, soak), keeps their results
+               below docs/proof/runs, and writes docs/proof.md of the results that are there (--page: the page alone;
+               --quick: ten minutes, results and page below target/proof; MATRIX, KILLS, JOBS, CHAOS, SEEDS, NEW_SEEDS
+               and HOURS set lengths)
   instructions counts what the steps of a job's way execute, and compares with bench/instructions.txt (--save writes it)
   help         this text
 ";
@@ -148,9 +149,8 @@ fn soak(options: &[String]) -> Outcome {
         "--nocapture",
         "soak",
     ]);
-    cargo.env("RECADO_SOAK_HOURS", hours).env("RECADO_RESULTS", proof::soak_result());
-    run("soak", &mut cargo)?;
-    proof::note_soak(hours)
+    cargo.env("RECADO_SOAK_HOURS", hours);
+    run("soak", &mut cargo)
 }
 
 /// Runs a test of the built program for as long as our variable, or else its default, says.

@@ -1,14 +1,15 @@
 //! `docs/proof.md`: runs the fault tests and makes the page of what they wrote down.
 //!
-//! Every test adds a line of JSON for each of its rows (`crates/recado/tests/results`). The results of each part are kept
-//! in the repository, with the day, the commit and the machine of its run, so that one part can be run again alone.
+//! Every test adds a line of JSON for each of its rows (`crates/recado/tests/results`). The results of whole runs are in
+//! the repository, below `docs/proof/runs`, each part with its own date, commit, machine and length beside it: a part that
+//! takes hours need not be run again for another one, nor on a new machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{Outcome, cargo, output, requirements, root, run};
 
@@ -16,49 +17,121 @@ use crate::{Outcome, cargo, output, requirements, root, run};
 const ROWS: &str = "docs/proof/rows.json";
 const FOUND: &str = "docs/proof/found.json";
 
-const PAGE: &str = "docs/proof.md";
+/// Results of whole runs.
 const RUNS: &str = "docs/proof/runs";
-const QUICK_RUNS: &str = "target/proof";
 
-/// When and where each part was run, among the results.
-const JOURNAL: &str = "runs.json";
+const PAGE: &str = "docs/proof.md";
 
-/// A part of the proof, with results in a file of its own.
+/// A part of the proof, with a file of results of its own.
 struct Part {
     name: &'static str,
-    /// The variable that sets its length, such as `KILLS=100 cargo xtask proof kills`, and the lengths without it.
+    file: &'static str,
+    how: How,
+    /// The variable that sets another length: `KILLS=100 cargo xtask proof kills`.
     variable: &'static str,
     whole: &'static str,
-    quick: &'static str,
+    /// The length with `--quick`; absent where a short run says nothing.
+    quick: Option<&'static str>,
 }
 
-const PARTS: [Part; 5] = [
-    Part { name: "matrix", variable: "MATRIX", whole: "full", quick: "2" },
-    Part { name: "kills", variable: "KILLS", whole: "2000", quick: "20" },
-    Part { name: "batches", variable: "JOBS", whole: "10000000", quick: "100000" },
-    Part { name: "chaos", variable: "CHAOS", whole: "10", quick: "1" },
-    Part { name: "sim", variable: "SEEDS", whole: "0..100000", quick: "0..500" },
+/// The way to run a part.
+enum How {
+    /// A test target of the built program, the variable of its length, and arguments.
+    Test(&'static str, &'static str, &'static [&'static str]),
+    Simulator,
+}
+
+const PARTS: [Part; 7] = [
+    Part {
+        name: "matrix",
+        file: "matrix.jsonl",
+        how: How::Test("matrix", "RECADO_MATRIX", &[]),
+        variable: "MATRIX",
+        whole: "full",
+        quick: Some("2"),
+    },
+    Part {
+        name: "kills",
+        file: "kill_loop.jsonl",
+        how: How::Test("kill_loop", "RECADO_KILLS", &["nothing_acknowledged_is_lost"]),
+        variable: "KILLS",
+        whole: "2000",
+        quick: Some("20"),
+    },
+    Part {
+        name: "jobs",
+        file: "jobs.jsonl",
+        how: How::Test("kill_loop", "RECADO_JOBS", &["every_job_of_many_batches"]),
+        variable: "JOBS",
+        whole: "10000000",
+        quick: Some("100000"),
+    },
+    Part {
+        name: "chaos",
+        file: "cluster.jsonl",
+        how: How::Test("cluster", "RECADO_CHAOS", &["chaos::", "redis_faults::", "--test-threads", "1"]),
+        variable: "CHAOS",
+        whole: "10",
+        quick: Some("1"),
+    },
+    Part {
+        name: "sim",
+        file: SIMULATOR,
+        how: How::Simulator,
+        variable: "SEEDS",
+        whole: "0..100000",
+        quick: Some("0..500"),
+    },
+    Part {
+        name: "new-seeds",
+        file: NEW_SEEDS,
+        how: How::Simulator,
+        variable: "NEW_SEEDS",
+        whole: "100000..200000",
+        quick: None,
+    },
+    Part {
+        name: "soak",
+        file: SOAK,
+        how: How::Test("matrix", "RECADO_SOAK_HOURS", &["--ignored", "--nocapture", "soak"]),
+        variable: "HOURS",
+        whole: "2",
+        quick: None,
+    },
 ];
 
-/// Runs parts and writes the page. Names choose parts; `--page` runs none; `--quick` makes short runs, and a page of them
-/// below `target`.
+const SIMULATOR: &str = "sim.json";
+const NEW_SEEDS: &str = "new_seeds.json";
+const SOAK: &str = "soak.json";
+
+/// Runs the parts that are named, or all, and writes the page; with `--quick` a short run of each, and the page below
+/// `target/proof`; with `--page` the page alone, of the results that are there.
 pub fn write(options: &[String]) -> Outcome {
-    let has = |option: &str| options.iter().any(|given| given == option);
-    let (quick, page_alone) = (has("--quick"), has("--page"));
-    let is_known = |given: &&String| {
-        ["--quick", "--page"].contains(&given.as_str()) || PARTS.iter().any(|part| part.name == **given)
+    let (flags, names): (Vec<_>, Vec<_>) = options.iter().partition(|option| option.starts_with("--"));
+    let (quick, page_alone) = match (flags.as_slice(), names.is_empty()) {
+        ([], _) => (false, false),
+        ([flag], _) if *flag == "--quick" => (true, false),
+        ([flag], true) if *flag == "--page" => (false, true),
+        _ => return Err("write `cargo xtask proof`, with parts or --quick, or with --page".to_owned()),
     };
-    if let Some(other) = options.iter().find(|given| !is_known(given)) {
-        let names = PARTS.map(|part| part.name).join(", ");
-        return Err(format!(
-            "`{other}` is no part of the proof; write some of {names}, or --quick or --page"
-        ));
+    if let Some(name) = names.iter().find(|name| PARTS.iter().all(|part| part.name != ***name)) {
+        let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();
+        return Err(format!("there is no part `{name}`; write {}", known.join(", ")));
     }
-    let dir = root().join(if quick { QUICK_RUNS } else { RUNS });
+    let dir = if quick { root().join("target/proof/quick") } else { root().join(RUNS) };
     std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    let all = PARTS.iter().all(|part| !has(part.name));
-    for part in PARTS.iter().filter(|part| !page_alone && (all || has(part.name))) {
-        part.run(&dir, quick)?;
+    let is_wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| *name == part.name);
+    for part in PARTS.iter().filter(is_wanted).filter(|_| !page_alone) {
+        let usual = if quick { part.quick } else { Some(part.whole) };
+        let Some(usual) = usual else { continue };
+        let length = std::env::var(part.variable).unwrap_or_else(|_| usual.to_owned());
+        // What `ci` builds is not built again for a quick run.
+        let build = if quick {
+            ["--workspace", "--all-features"].as_slice()
+        } else {
+            &["--release", "--package", "recado"]
+        };
+        run_part(part, &dir, &length, build)?;
     }
     let page = page(&dir, quick)?;
     let path = if quick { dir.join("proof.md") } else { root().join(PAGE) };
@@ -67,86 +140,49 @@ pub fn write(options: &[String]) -> Outcome {
     Ok(())
 }
 
-impl Part {
-    fn run(&self, dir: &Path, quick: bool) -> Outcome {
-        let usual = if quick { self.quick } else { self.whole };
-        let length = std::env::var(self.variable).unwrap_or_else(|_| usual.to_owned());
-        let (target, filters, variable): (_, &[&str], _) = match self.name {
-            "matrix" => ("matrix", &[], "RECADO_MATRIX"),
-            "kills" => ("kill_loop", &["nothing_acknowledged_is_lost"], "RECADO_KILLS"),
-            "batches" => ("kill_loop", &["every_job_of_many_batches"], "RECADO_JOBS"),
-            "chaos" => ("cluster", &["chaos::", "redis_faults::", "--test-threads", "1"], "RECADO_CHAOS"),
-            _ => {
-                let arguments =
-                    ["run", "--release", "--package", "recado-sim", "--", "--json", "--seeds", &length];
-                let said = output("the simulator", cargo().args(arguments))?;
-                let file = dir.join("sim.json");
-                std::fs::write(&file, said).map_err(|error| format!("{}: {error}", file.display()))?;
-                return note_run(dir, self.name, &format!("`{}={length}`", self.variable));
+/// Runs a part, and puts its results in the place of earlier ones. A test that fails leaves those as they are; of the
+/// simulator, broken promises are results, too.
+fn run_part(part: &Part, dir: &Path, length: &str, build: &[&str]) -> Outcome {
+    let about = about(&format!("{}={length}", part.variable))?;
+    let results = root().join("target/proof").join(part.file);
+    // Lines of an earlier run would be counted twice.
+    let _ = std::fs::remove_file(&results);
+    match part.how {
+        How::Test(target, variable, arguments) => {
+            let mut cargo = cargo();
+            cargo.arg("test").args(build).args(["--test", target, "--"]).args(arguments);
+            cargo.env(variable, length).env("RECADO_RESULTS", &results);
+            let made = std::fs::create_dir_all(root().join("target/proof"));
+            made.map_err(|error| format!("target/proof: {error}"))?;
+            run(part.name, &mut cargo)?;
+            let text = std::fs::read(&results).map_err(|error| format!("{}: {error}", results.display()))?;
+            keep(&dir.join(part.file), &text)?;
+        }
+        How::Simulator => {
+            let arguments =
+                ["run", "--release", "--package", "recado-sim", "--", "--json", "--seeds", length];
+            println!("\n── {}", part.name);
+            let said = cargo().args(arguments).output().map_err(|error| format!("the simulator: {error}"))?;
+            if serde_json::from_slice::<Value>(&said.stdout).is_err() {
+                return Err(format!(
+                    "the simulator: {}\n{}",
+                    said.status,
+                    String::from_utf8_lossy(&said.stderr)
+                ));
             }
-        };
-        let file = dir.join(format!("{}.jsonl", self.name));
-        // Lines of an earlier run would be counted twice.
-        let _ = std::fs::remove_file(&file);
-        // A quick run uses what `ci` builds; nothing is built again for it.
-        let build: &[&str] =
-            if quick { &["--workspace", "--all-features"] } else { &["--release", "--package", "recado"] };
-        let mut cargo = cargo();
-        cargo.arg("test").args(build).args(["--test", target, "--"]).args(filters);
-        cargo.env(variable, &length).env("RECADO_RESULTS", &file);
-        run(self.name, &mut cargo)?;
-        note_run(dir, self.name, &format!("`{}={length}`", self.variable))
+            keep(&dir.join(part.file), &said.stdout)?;
+        }
     }
+    keep(&about_path(dir, part), format!("{about:#}\n").as_bytes())
 }
 
-/// The file that the soak's result goes to.
-pub fn soak_result() -> PathBuf {
-    root().join(RUNS).join("soak.json")
+fn keep(path: &Path, text: &[u8]) -> Outcome {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Notes that the soak was run for so many hours.
-pub fn note_soak(hours: &str) -> Outcome {
-    note_run(&root().join(RUNS), "soak", &format!("{hours} h"))
-}
-
-/// Notes that a part was run just now.
-fn note_run(dir: &Path, part: &str, length: &str) -> Outcome {
-    let path = dir.join(JOURNAL);
-    let mut journal = journal(dir)?;
-    let says = |program: &str, arguments: &[&str]| -> Result<String, String> {
-        let said = output(program, Command::new(program).current_dir(root()).args(arguments))?;
-        Ok(String::from_utf8_lossy(&said).trim().to_owned())
-    };
-    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let processor = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let processor = processor.map_or("unknown processor", |(_, name)| name);
-    let (cores, system) = (says("nproc", &[])?, says("uname", &["-sr"])?);
-    let disk = says("stat", &["-f", "-c", "%T", "target"])?;
-    let noted = json!({
-        "date": says("date", &["-u", "+%Y-%m-%d"])?,
-        "commit": says("git", &["rev-parse", "--short", "HEAD"])?,
-        "machine": format!("{cores} × {processor}, {system}, {disk}"),
-        "length": length,
-    });
-    journal.insert(part.to_owned(), noted);
-    std::fs::write(&path, format!("{:#}\n", Value::from(journal)))
-        .map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn journal(dir: &Path) -> Result<Map<String, Value>, String> {
-    let path = dir.join(JOURNAL);
-    let Ok(text) = std::fs::read_to_string(&path) else { return Ok(Map::new()) };
-    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn shown_journal(dir: &Path) -> Result<String, String> {
-    let mut text = "| part | length | date | commit | machine |\n|---|---|---|---|---|\n".to_owned();
-    for (part, noted) in journal(dir)? {
-        let [length, date, commit, machine] =
-            ["length", "date", "commit", "machine"].map(|name| word(&noted, name));
-        let _ = writeln!(text, "| {part} | {length} | {date} | {commit} | {machine} |");
-    }
-    Ok(text)
+/// Date, commit, machine and length of a part's run.
+fn about_path(dir: &Path, part: &Part) -> PathBuf {
+    dir.join(format!("{}.run.json", part.name))
 }
 
 fn page(dir: &Path, quick: bool) -> Result<String, String> {
@@ -159,24 +195,50 @@ fn page(dir: &Path, quick: bool) -> Result<String, String> {
          [closed list](guarantees.md#when-a-delivery-may-happen-twice), a dead letter a reason, and the audit trail must \
          verify. Each row asserts that its fault struck.\n\n\
          This page is written by `{command}` from what the runs wrote down. `cargo xtask proof --quick` does the same in \
-         about ten minutes on your machine, and `recado doctor --chaos` kills a server on your own disk.\n\n\
-         Each part can be run alone (`{command} kills`), and keeps the day and the commit of its last run:\n\n\
-         {}",
-        shown_journal(dir)?
+         about ten minutes on your machine, and `recado doctor --chaos` kills a server on your own disk.\n\n"
     );
+    page.push_str(&parts(dir)?);
     let mut rows = Vec::new();
-    for part in &PARTS {
-        rows.extend(lines(&dir.join(format!("{}.jsonl", part.name)))?);
+    for part in PARTS.iter().filter(|part| part.file.ends_with(".jsonl")) {
+        rows.extend(lines(&dir.join(part.file))?);
     }
     page.push_str(&sum(&rows));
     page.push_str(&matrix(&rows));
     page.push_str(&other_rows()?);
-    page.push_str(&part("## Simulator", &dir.join("sim.json"), "cargo xtask proof sim")?);
-    page.push_str(&broken_promises(&dir.join("sim.json"))?);
-    page.push_str(&part("## Soak", &dir.join("soak.json"), "cargo xtask soak --hours 2")?);
+    for (title, file, command) in [
+        ("## Simulator", SIMULATOR, "cargo xtask proof sim"),
+        ("## Simulator, seeds from 100,000 on", NEW_SEEDS, "cargo xtask proof new-seeds"),
+    ] {
+        page.push_str(&figures(title, &dir.join(file), command)?);
+        page.push_str(&broken_promises(&dir.join(file))?);
+    }
+    page.push_str(&figures("## Soak", &dir.join(SOAK), "cargo xtask proof soak")?);
     page.push_str(&found()?);
     page.push_str(LIMITS);
     Ok(page)
+}
+
+/// The runs that this page is made of.
+fn parts(dir: &Path) -> Result<String, String> {
+    let mut text = "## The runs\n\nEach part runs by itself (`cargo xtask proof PART`), and stands here as it ran last.\n\n\
+                    | part | date | commit | length | machine |\n|---|---|---|---|---|\n"
+        .to_owned();
+    for part in &PARTS {
+        let path = about_path(dir, part);
+        let about = match std::fs::read_to_string(&path) {
+            Ok(about) => {
+                serde_json::from_str(&about).map_err(|error| format!("{}: {error}", path.display()))?
+            }
+            Err(_) => Value::Null,
+        };
+        let [date, commit, length, machine] =
+            ["date", "commit", "length", "machine"].map(|name| word(&about, name));
+        let _ = match about.is_null() {
+            true => writeln!(text, "| {} | not run | | | |", part.name),
+            false => writeln!(text, "| {} | {date} | {commit} | `{length}` | {machine} |", part.name),
+        };
+    }
+    Ok(text)
 }
 
 const LIMITS: &str = "## What this does not show
@@ -186,6 +248,24 @@ const LIMITS: &str = "## What this does not show
 - Kills strike between calls on files and within writes, not within the kernel.
 - One machine runs it all: several nodes are several processes.
 ";
+
+fn about(length: &str) -> Result<Value, String> {
+    let says = |program: &str, arguments: &[&str]| -> Result<String, String> {
+        let said = output(program, Command::new(program).current_dir(root()).args(arguments))?;
+        Ok(String::from_utf8_lossy(&said).trim().to_owned())
+    };
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let processor = processor.map_or("unknown processor", |(_, name)| name);
+    let (cores, system) = (says("nproc", &[])?, says("uname", &["-sr"])?);
+    let disk = says("stat", &["-f", "-c", "%T", "."])?;
+    Ok(json!({
+        "date": says("date", &["-u", "+%Y-%m-%d"])?,
+        "commit": says("git", &["rev-parse", "--short", "HEAD"])?,
+        "length": length,
+        "machine": format!("{cores} × {processor}, {system}, {disk}"),
+    }))
+}
 
 fn lines(path: &Path) -> Result<Vec<Value>, String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -275,7 +355,7 @@ fn other_rows() -> Result<String, String> {
 }
 
 /// A part whose result is one object: its numbers and words, or that it was not run.
-fn part(title: &str, path: &Path, command: &str) -> Result<String, String> {
+fn figures(title: &str, path: &Path, command: &str) -> Result<String, String> {
     let Ok(text) = std::fs::read_to_string(path) else {
         return Ok(format!("{title}\n\nNot run: `{command}`.\n\n"));
     };

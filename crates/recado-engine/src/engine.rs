@@ -90,6 +90,8 @@ pub struct Parts {
     pub providers: BTreeMap<Box<str>, ProviderTerms>,
     /// The store's values that all nodes share.
     found: Vec<(Namespace, Vec<KvEntry>)>,
+    /// The beginning of the read that found them.
+    read_at: Instant,
     /// This process's description for the others that share the store.
     pub info: NodeInfo,
     /// Terms of the dead letter queue.
@@ -123,6 +125,7 @@ impl Parts {
             accounts,
             providers: BTreeMap::new(),
             found: Vec::new(),
+            read_at: Instant::now(),
             info: NodeInfo::default(),
             dead_letters: DeadLetterTerms::default(),
             alerts: AlertTerms::default(),
@@ -136,6 +139,7 @@ impl Parts {
     /// Reads endpoints, marks on accounts, tenants' terms, breakers, limits and pauses back from the store. Before
     /// the start: no callback must be missed and no broken provider asked because the process is young.
     pub async fn read_back(&mut self) -> Result<(), StoreError> {
+        self.read_at = Instant::now();
         let now = self.clock.now();
         for namespace in gate::NAMESPACES {
             self.found.push((namespace, self.store.kv_list(namespace, now).await?));
@@ -355,7 +359,7 @@ fn wire(parts: Parts) -> Rooms {
             clock: env.clock.clone(),
             lifecycle: env.lifecycle.clone(),
         }),
-        freshness: Arc::new(Freshness::new(&*kv)),
+        freshness: Arc::new(Freshness::new(&*kv, parts.read_at)),
         notifier: notifier.clone(),
     });
 

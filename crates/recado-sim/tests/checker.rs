@@ -133,6 +133,26 @@ fn a_delivery_that_happens_again_needs_a_cause() {
 }
 
 #[test]
+fn a_delivery_under_a_lease_that_the_server_lost_may_happen_again_and_under_another_lease_not() {
+    let broken_by_lease_of = |leased_at: u64| {
+        let lost = |kind, until| Event::Fault { kind, node: None, until: Some(until) };
+        let history = [
+            at(0, stored("a", "acme")),
+            at(leased_at, leased("a", "acme", "t1", leased_at + 15_000)),
+            at(120, lost("writes lost since", 50)),
+            at(120, lost("server loses writes", 130)),
+            at(200, called(1, "a", "mail-a")),
+            at(201, answered(1, Answer::Ok)),
+            at(210, called(2, "a", "mail-b")),
+            at(211, answered(2, Answer::Ok)),
+        ];
+        broken(&history)
+    };
+    assert_eq!(broken_by_lease_of(100), [""; 0]);
+    assert_eq!(broken_by_lease_of(40), ["duplicates have an allowed cause"], "the server kept that lease");
+}
+
+#[test]
 fn a_job_that_one_provider_may_have_is_seen_at_another() {
     let history = [
         at(0, stored("a", "acme")),
@@ -160,6 +180,33 @@ fn an_early_retry_is_seen() {
         at(901, retry(1)),
     ];
     assert_eq!(broken(&history), ["retries are never early"]);
+}
+
+#[test]
+fn a_request_of_a_wrong_clock_may_arrive_after_standstills_without_a_gap_and_not_after_a_gap() {
+    let broken_by_second_standstill_at = |second_at: u64| {
+        let fault = |kind, until| Event::Fault { kind, node: Some("node-1".to_owned()), until: Some(until) };
+        let retry = Event::Audit {
+            number: 1,
+            kind: "RETRY_SCHEDULED".to_owned(),
+            job: Some("a".to_owned()),
+            subject: String::new(),
+        };
+        let history = [
+            at(0, stored("a", "acme")),
+            at(0, fault("clock forward", 100)),
+            at(50, fault("standstill", 3_000)),
+            at(second_at, fault("standstill", 6_000)),
+            at(5_000, called(1, "a", "mail-a")),
+            at(5_001, answered(1, Answer::Lost)),
+            at(5_001, settled("a", "t1", Settlement::Retry)),
+            at(5_500, called(2, "a", "mail-a")),
+            at(5_501, retry),
+        ];
+        broken(&history)
+    };
+    assert_eq!(broken_by_second_standstill_at(2_500), [""; 0]);
+    assert_eq!(broken_by_second_standstill_at(3_500), ["retries are never early"]);
 }
 
 #[test]

@@ -117,11 +117,14 @@ impl Attempts {
         if let Some(hold) = hold
             && let Transition::RetryAt { at, .. } = &mut transition
             && *at <= hold.until
+            // Another provider of the route does not know the hold, and would be asked before the answer allows it.
+            && route.others.is_empty()
             && self.gate.save_receiver_hold(&hold, route.hold_max(), now).await
         {
             // The hold on its receiver replaces the wait: the job is looked at again every few seconds until the hold ends
             // or an operator lifts it. Only once the store has the hold, or a crash would let the job out too early; and
-            // counted from then, however long that took, because other nodes need the time to read it.
+            // counted from then, so that every node that may send has read the hold before it looks. The save may have
+            // taken long, or this process stood still before it.
             *at = (*at).min(self.env.now().plus(HELD_LOOK_AFTER));
         }
 

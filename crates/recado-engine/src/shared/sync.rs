@@ -35,9 +35,9 @@ const READ_ALL_EVERY: Duration = Duration::from_secs(30);
 pub(crate) struct Freshness(Mutex<Option<Instant>>);
 
 impl Freshness {
-    /// Everything was read just now.
-    pub fn new(kv: &dyn KeyValue) -> Self {
-        Freshness(Mutex::new(kv.is_shared().then(Instant::now)))
+    /// Everything was read by a read that began then: it may have taken long, and others have written meanwhile.
+    pub fn new(kv: &dyn KeyValue, read_at: Instant) -> Self {
+        Freshness(Mutex::new(kv.is_shared().then_some(read_at)))
     }
 
     /// Returns true while this process, because it stood still or was cut off, may have missed what others wrote.

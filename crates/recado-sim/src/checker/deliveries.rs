@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Verdict;
-use super::terms::{HOLD_MAX, PROMPT, SCHEDULED};
+use super::terms::{HOLD_MAX, LEASE, PROMPT, SCHEDULED};
 use super::timeline::{Request, Span, Timeline};
 use crate::history::{Act, Answer, Entry, Event, NodeChange, Settlement};
 
@@ -136,13 +136,11 @@ fn cause(
     if of_its_process(|what| *what == NodeChange::Stopped { clean: false }) {
         return Some("stop without an end");
     }
-    // The server may have lost the lease before its answer came and the job was sent.
-    let is_its_lease = |(at, event): &&(u64, &Event)| {
-        *at <= first.at && matches!(event, Event::Leased { node, .. } if *node == call.node)
-    };
-    let leased_at = events.iter().rfind(is_its_lease).map_or(first.at, |(at, _)| *at);
-    if timeline.has_lost_writes(leased_at, second.at) {
+    if timeline.has_lost_writes(first.at, second.at) {
         return Some("server lost writes");
+    }
+    if had_lost_lease(timeline, events, first) {
+        return Some("server lost the lease");
     }
     if timeline.has_moved(first.at, second.at) {
         return Some("moved");
@@ -153,6 +151,17 @@ fn cause(
     let cut_off =
         [&call.node, &second.call.node].iter().any(|node| timeline.was_cut_off(node, first.at, second.at));
     cut_off.then_some("node cut off")
+}
+
+/// Returns true if a request was made under a lease that the server lost before, with the writes of that time: it gives
+/// the job to another claim, and the holder of the lost lease cannot know. A holder extends its lease before it ends, and
+/// so sends nothing later than that.
+fn had_lost_lease(timeline: &Timeline<'_>, events: &[(u64, &Event)], request: &Request<'_>) -> bool {
+    events.iter().any(|(at, event)| {
+        matches!(event, Event::Leased { node, .. } if *node == request.call.node)
+            && (*at..=*at + LEASE).contains(&request.at)
+            && timeline.is_lost(*at)
+    })
 }
 
 /// A job that one provider may have goes to no other, until a person replays it.

@@ -14,6 +14,13 @@ pub struct Span<'a> {
     pub to: u64,
 }
 
+impl Span<'_> {
+    /// A request may be under way for as long as this.
+    fn is_standing(&self) -> bool {
+        matches!(self.kind, "server stalls" | "server away" | "bad network" | "standstill" | "partition")
+    }
+}
+
 /// A request to a provider, with what became of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -114,15 +121,27 @@ impl<'a> Timeline<'a> {
     /// Returns true if the clocks of nodes did not agree, or were set, between these times, or if a request that was under
     /// way when they were set may have brought the time of before.
     pub fn has_clock_trouble(&self, from: u64, to: u64) -> bool {
-        let is_standing = |span: &&Span<'_>| {
-            matches!(span.kind, "server stalls" | "server away" | "bad network" | "standstill" | "partition")
-        };
         self.spans("clock").any(|step| {
             let covers = |span: &&Span<'_>| span.from <= step.to && span.to >= step.from;
-            let stood = self.faults.iter().filter(is_standing).filter(covers);
-            let ends = stood.map(|span| span.to + LATE_REQUEST).max().unwrap_or(0);
+            let stood = self.faults.iter().filter(|span| span.is_standing()).filter(covers);
+            let ends = stood.map(|span| self.standing_until(span) + LATE_REQUEST).max().unwrap_or(0);
             step.from <= to && step.to.max(ends) >= from
         })
+    }
+
+    /// Returns the end of a time in which requests stood, with those of the same node, or of the server, that began before
+    /// it was over.
+    fn standing_until(&self, first: &Span<'_>) -> u64 {
+        let concerns =
+            |span: &&Span<'_>| first.node.is_none() || span.node.is_none() || span.node == first.node;
+        let standing = self.faults.iter().filter(|span| span.is_standing()).filter(concerns);
+        // They are in order of their beginnings.
+        standing.fold(
+            first.to,
+            |end, span| {
+                if (first.from..=end).contains(&span.from) { end.max(span.to) } else { end }
+            },
+        )
     }
 
     pub fn spans(&self, kind: &'static str) -> impl Iterator<Item = &Span<'a>> {
