@@ -2,10 +2,8 @@
 
 mod accounts;
 mod alerts;
-mod archive;
 mod audit;
 mod batch;
-mod bulk;
 mod calls;
 mod decisions;
 mod dlq;
@@ -61,12 +59,12 @@ pub(crate) fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(decisions::decide))
         .routes(routes!(dlq::list))
         .routes(routes!(dlq::stats))
-        .routes(routes!(archive::export))
-        .routes(routes!(archive::import))
-        .routes(routes!(bulk::replay))
-        .routes(routes!(bulk::discard))
-        .routes(routes!(bulk::list))
-        .routes(routes!(bulk::show, bulk::stop))
+        .routes(routes!(dlq::archive::export))
+        .routes(routes!(dlq::archive::import))
+        .routes(routes!(dlq::bulk::replay))
+        .routes(routes!(dlq::bulk::discard))
+        .routes(routes!(dlq::bulk::list))
+        .routes(routes!(dlq::bulk::show, dlq::bulk::stop))
         .routes(routes!(dlq::show))
         .routes(routes!(dlq::replay))
         .routes(routes!(dlq::discard))

@@ -358,7 +358,7 @@ mod tests {
         Claim { pick, max: 1, now: T0, lease_until: until, worker, provider, outlives_process: false, turns }
     }
 
-    /// What a power cut may undo must not be sent: neither a new job nor one that comes back.
+    /// Nothing may be sent that a power cut could undo: neither a new job nor one that comes back.
     #[test]
     fn a_claim_waits_for_the_disk_only_where_the_disk_does_not_have_its_job_yet() {
         for is_synced in [false, true] {

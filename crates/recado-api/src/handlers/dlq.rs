@@ -1,5 +1,8 @@
 //! The dead letter queue: look, count, replay, discard.
 
+pub mod archive;
+pub mod bulk;
+
 use recado_core::{Damage, DeadLetterState, JobId, Status};
 use recado_engine::dlq::operator::Replay;
 use recado_store::PageRequest;
