@@ -88,13 +88,23 @@ fn main() -> ExitCode {
 /// Runs the simulator, built as the tests are.
 pub fn sim() -> Outcome {
     let given: Vec<String> = std::env::args().skip(2).collect();
-    let mut seeds = cargo();
-    seeds.args(["run", "--quiet", "--workspace", "--all-features", "--bin", "recado-sim", "--"]);
+    let mut seeds = build_simulator(&root())?;
     match given.is_empty() {
         true => seeds.args(["--seeds", "0..1000", "--all-faults"]),
         false => seeds.args(given),
     };
     run("simulated runs", &mut seeds)
+}
+
+/// Builds the simulator of a tree, and returns the command that runs it.
+pub fn build_simulator(tree: &Path) -> Result<Command, String> {
+    let target = root().join("target");
+    let mut build = cargo();
+    build.current_dir(tree).env("CARGO_TARGET_DIR", &target);
+    // The same selection of crates and features as in the other steps: no dependency is built again.
+    build.args(["build", "--quiet", "--workspace", "--all-features", "--bin", "recado-sim"]);
+    run("build of the simulator", &mut build)?;
+    Ok(Command::new(target.join("debug/recado-sim")))
 }
 
 /// Runs what takes too long for every change.

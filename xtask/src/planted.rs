@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use crate::{Outcome, cargo, root, tidy};
+use crate::{Outcome, root, tidy};
 
 /// Seeds within which a fault has to be found.
 const SEEDS: &str = "0..2000";
@@ -66,13 +65,7 @@ fn plant(tree: &Path, edit: &serde_json::Value) -> Outcome {
 
 /// Returns the first line about a seed that failed.
 fn find(tree: &Path) -> Result<Option<String>, String> {
-    let target = root().join("target");
-    // The same selection of crates and features as in the other steps: no dependency is built again.
-    let mut build = cargo();
-    build.current_dir(tree).env("CARGO_TARGET_DIR", &target);
-    build.args(["build", "--quiet", "--workspace", "--all-features", "--bin", "recado-sim"]);
-    crate::run("build", &mut build)?;
-    let mut seeds = Command::new(target.join("debug/recado-sim"));
+    let mut seeds = crate::build_simulator(tree)?;
     let output = seeds.args(["--seeds", SEEDS, "--first"]).output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().find(|line| line.starts_with("  seed ")).map(str::to_owned))
