@@ -194,6 +194,20 @@ pub fn run(what: &str, command: &mut Command) -> Outcome {
     }
 }
 
+/// Runs a command beside another one, and returns its title with what it printed, and its outcome.
+pub fn record(what: &str, command: &mut Command) -> (String, Outcome) {
+    match command.output() {
+        Ok(output) => {
+            let [errors, text] = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
+            let outcome = output.status.success().then_some(()).ok_or(format!("{what}: {}", output.status));
+            (format!("\n── {what}\n{errors}{text}"), outcome)
+        }
+        Err(error) => {
+            (String::new(), Err(format!("{what}: cannot run {:?}: {error}", command.get_program())))
+        }
+    }
+}
+
 /// Returns what a command prints; its failure is ours.
 pub fn output(what: &str, command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|error| format!("cannot run {what}: {error}"))?;
