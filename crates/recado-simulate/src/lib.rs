@@ -143,17 +143,27 @@ impl Scenario {
         let runtime = runtime.map_err(|error| Stopped::Failed(error.to_string()))?;
         // The log is for real jobs.
         let silence = tracing::Dispatch::none();
-        tracing::dispatcher::with_default(&silence, || runtime.block_on(self.play(policy, listener)))
+        tracing::dispatcher::with_default(&silence, || {
+            runtime.block_on(async {
+                let tally = Arc::new(Tally::new(&self.load));
+                let store = Arc::new(ReferenceStore::observed(tally.clone()));
+                self.play(policy, &store, &tally, listener).await.map(|()| tally)
+            })
+        })
     }
 
-    async fn play(&self, policy: &Policy, listener: Listener<'_>) -> Result<Arc<Tally>, Stopped> {
+    async fn play(
+        &self,
+        policy: &Policy,
+        store: &Arc<ReferenceStore>,
+        tally: &Arc<Tally>,
+        listener: Listener<'_>,
+    ) -> Result<(), Stopped> {
         let Load { duration, companies, seed, .. } = self.load;
-        let tally = Arc::new(Tally::new(&self.load));
-        let store = Arc::new(ReferenceStore::observed(tally.clone()));
         let clock = Arc::new(VirtualClock { started: Instant::now() });
         let mut parts = Parts::new(
             store.clone(),
-            Routes::new([self.simulated_route(policy, &tally)]),
+            Routes::new([self.simulated_route(policy, tally)]),
             self.settings(),
             clock.clone(),
             Random::from_seed(seed),
@@ -188,13 +198,15 @@ impl Scenario {
                 return Err(why);
             }
         }
-        Ok(tally)
+        Ok(())
     }
 
     /// Returns the route with stand-ins for its providers.
     fn simulated_route(&self, policy: &Policy, tally: &Arc<Tally>) -> Route {
         let mut route = self.route.clone();
         route.terms.policy = policy.clone();
+        // The tally has counted them, and no one replays them: kept, they would take memory without a bound.
+        route.terms.dead_letter_ttl = Duration::ZERO;
         route.fallback = Fallback { notify: None, ..route.fallback };
         let own =
             SimulatedProvider::new(&self.load, self.load.outages.clone(), &route.classifier, tally.clone());

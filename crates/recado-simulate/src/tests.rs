@@ -3,6 +3,7 @@ use std::sync::Arc;
 use recado_core::breaker::BreakerTerms;
 use recado_core::decide::Terms;
 use recado_core::{RouteName, rules};
+use recado_store::Inspect;
 use recado_transport::Sandbox;
 use recado_wire::simulations::{Outage, PolicySimulation, SimulationStep};
 
@@ -202,4 +203,24 @@ fn without_an_outage_every_job_is_sent_at_once() {
     let result = run(&scenario(&request), &request, &[single_attempt()]).policies.remove(0);
     assert_eq!((result.dead, result.attempts, result.recovered_at_ms), (0, 3_000, None));
     assert!(result.waiting <= 5, "{} were on their way at the end", result.waiting);
+}
+
+#[test]
+fn dead_letters_are_counted_and_not_kept() {
+    let request = SimulationRequest {
+        outages: Some(vec![Outage { from_ms: 0, to_ms: 9 * MINUTE_MS }]),
+        for_ms: Some(10 * MINUTE_MS),
+        ..request()
+    };
+    let scenario = scenario(&request);
+    let tally = Arc::new(Tally::new(&scenario.load));
+    let store = Arc::new(ReferenceStore::observed(tally.clone()));
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let kept = runtime.block_on(async {
+        let mut listener = |_| ControlFlow::Continue(());
+        scenario.play(&single_attempt(), &store, &tally, &mut listener).await.unwrap();
+        store.oldest_dead_letters(10_000).await.unwrap()
+    });
+    assert!(tally.report("policy", &single_attempt()).dead > 2_000, "enough died");
+    assert!(kept.is_empty(), "{} are kept", kept.len());
 }
