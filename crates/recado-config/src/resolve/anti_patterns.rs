@@ -4,7 +4,7 @@
 //! everything). The others are found here. A section silences one warning with its reason: `allow = { no_backoff = "a test's own server" }`.
 //! `docs/operating/anti-patterns.md` has a row for each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use recado_core::time::show_duration;
@@ -203,7 +203,10 @@ impl<'a> Review<'a> {
                 retried.entry(at).or_default().extend(judged.code);
             }
         }
-        for (at, codes) in retried {
+        for (at, mut codes) in retried {
+            // A number may stand for an SMTP code and for an HTTP status, and is named once.
+            let mut named = BTreeSet::new();
+            codes.retain(|code| named.insert(code.clone()));
             let more = if codes.len() > CODES_SHOWN { " and more" } else { "" };
             let codes = format!("{}{more}", codes[..codes.len().min(CODES_SHOWN)].join(", "));
             let retried = format!("{codes} retried, which no retry mends");

@@ -10,7 +10,7 @@ fn warnings(text: &str) -> String {
 }
 
 /// Files that have one of the eight, with the words and the place of the warning.
-const EACH: [(&str, &str, &str, &str); 19] = [
+const EACH: [(&str, &str, &str, &str); 20] = [
     (
         "endless_retry",
         "[routes.email]\npolicy = { max_attempts = 100 }\n",
@@ -70,6 +70,12 @@ const EACH: [(&str, &str, &str, &str); 19] = [
         "[routes.email]\nclassify = [{ code = \"550\", as = \"transient\" }]\n",
         "has 550 retried",
         "2:13  routes.email.classify[0]",
+    ),
+    (
+        "permanent_retried",
+        "[routes.sandbox]\nclassify = [{ code = \"550\", as = \"transient\" }]\n",
+        "has 550 retried",
+        "2:13  routes.sandbox.classify[0]",
     ),
     (
         "permanent_retried",
