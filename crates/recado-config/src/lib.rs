@@ -256,8 +256,10 @@ pub fn read_policy(name: &str, text: &str, usual: &Policy) -> Result<Policy, Fau
     let table = tree::parse(&source).map_err(|list| Faults::new(source.clone(), list))?;
     let checker = Checker::new(table);
     if !checker.has("policy") {
-        checker.fault("", "is no policy; write it in braces, such as { base = \"5s\", max_attempts = 8 }");
-        return Err(Faults::new(source, checker.into_findings().0));
+        let message =
+            "is no policy; write it in braces, such as { base = \"5s\", max_attempts = 8 }".to_owned();
+        let place = Place::file(0..source.text.len());
+        return Err(Faults::new(source, vec![Fault { place, path: String::new(), message }]));
     }
     let reader = Reader::root(&checker);
     let keys = SinglePolicy::read(&reader).policy;
