@@ -208,7 +208,8 @@ fn show(screen: &mut Screen, simulation: &Simulation, policies: &[Policy]) -> io
         (
             "jobs",
             Field::from(format_args!(
-                "{rate_per_second}/s of {companies} companies for {}",
+                "{} of {companies} companies for {}",
+                show_rate(*rate_per_second),
                 about_millis(*for_ms)
             )),
         ),
@@ -230,6 +231,20 @@ fn show(screen: &mut Screen, simulation: &Simulation, policies: &[Policy]) -> io
         screen.text(plot::simulation(simulation, one, width))?;
     }
     screen.line(format_args!("\n{}", conclude(simulation)))
+}
+
+/// Writes a rate by the first unit that makes it a whole number, as `--rate` reads it.
+fn show_rate(per_second: f64) -> String {
+    let whole = |(unit, seconds): (&str, f64)| {
+        let count = per_second * seconds;
+        let near = count.round();
+        (near >= 1.0 && (count - near).abs() < 1e-6).then(|| format!("{near}/{unit}"))
+    };
+    let thousandths = (per_second * 1_000.0).round() / 1_000.0;
+    [("s", 1.0), ("min", 60.0), ("h", 3_600.0)]
+        .into_iter()
+        .find_map(whole)
+        .unwrap_or_else(|| format!("{thousandths}/s"))
 }
 
 /// Returns a row for each figure, with a column for each policy.
@@ -298,6 +313,16 @@ mod tests {
         for wrong in ["", "fast", "50/d", "/s", "inf/s", "NaN"] {
             assert!(rate(wrong).is_err(), "{wrong:?} was read");
         }
+    }
+
+    #[test]
+    fn rates_are_shown_as_people_write_them() {
+        for text in ["50/s", "1/min", "7/min", "1000/h", "0.5/s"] {
+            let shown = show_rate(rate(text).unwrap());
+            assert_eq!(rate(&shown), rate(text), "{text} is shown as {shown}");
+        }
+        let shown = [1.0 / 60.0, 5.0, 2.5, 0.123_456_7].map(show_rate);
+        assert_eq!(shown, ["1/min", "5/s", "150/min", "0.123/s"]);
     }
 
     #[test]
