@@ -80,7 +80,12 @@ struct ChaosReport {
 impl ChaosReport {
     /// True if a check failed whose cause may show in the files.
     fn has_evidence(&self) -> bool {
-        !(self.lost.is_empty() && self.unexplained_duplicates.is_empty() && self.is_audit_trail_whole)
+        self.has_loss() || !self.is_audit_trail_whole
+    }
+
+    /// True if a job was lost, or delivered twice without a reason.
+    fn has_loss(&self) -> bool {
+        !(self.lost.is_empty() && self.unexplained_duplicates.is_empty())
     }
 }
 
@@ -105,6 +110,10 @@ pub async fn run(disk: &Disk, kills: u32, form: Form, screen: &mut Screen) -> Do
         () = signals.recv() => return Err(Stop::failed("interrupted; the server is ended and its directory removed")),
     };
     bar.finish_and_clear();
+    // A full disk excuses a start that failed or a record that is missing, and no loss.
+    if !report.as_ref().is_ok_and(ChaosReport::has_loss) {
+        place::check_room(dir.path()).map_err(Stop::Failed)?;
+    }
     let report = match report {
         Ok(report) => report,
         Err(why) => return Err(Stop::Failed(format!("{why}\n{}", keep(dir)))),

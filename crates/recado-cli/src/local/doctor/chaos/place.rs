@@ -14,6 +14,9 @@ use crate::Stop;
 /// Free space that must be there before it begins.
 const FREE_BYTES_MIN: u64 = 1 << 30;
 
+/// Free space that its own files leave at the least. With less, another program has filled the disk.
+const FREE_BYTES_LEFT: u64 = 256 << 20;
+
 /// The disk of a data directory.
 pub struct Disk {
     data_dir: PathBuf,
@@ -69,8 +72,7 @@ impl Disk {
             }
         }
         let dir = made.map_err(failed)?;
-        let room = rustix::fs::statvfs(dir.path()).map_err(|error| failed(error.into()))?;
-        let free = room.f_bavail.saturating_mul(room.f_frsize);
+        let free = free_bytes(dir.path()).map_err(failed)?;
         if free < FREE_BYTES_MIN {
             let (free, least) = (about_size(free), about_size(FREE_BYTES_MIN));
             return Err(Stop::Failed(format!(
@@ -80,6 +82,29 @@ impl Disk {
         }
         Ok(dir)
     }
+}
+
+/// Returns the bytes that this user may still write on the disk of a directory.
+fn free_bytes(dir: &Path) -> io::Result<u64> {
+    let room = rustix::fs::statvfs(dir)?;
+    Ok(room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+/// Refuses a result that was taken on a full disk: a server that cannot write what it delivered is not at fault, and
+/// neither is the disk.
+pub fn check_room(dir: &Path) -> Result<(), String> {
+    free_bytes(dir).map_or(Ok(()), judge_room)
+}
+
+fn judge_room(free: u64) -> Result<(), String> {
+    if free >= FREE_BYTES_LEFT {
+        return Ok(());
+    }
+    Err(format!(
+        "another program filled the disk meanwhile, {} are left, so this run says nothing about the disk: make room, and \
+         try again",
+        about_size(free)
+    ))
 }
 
 impl fmt::Display for Disk {
@@ -102,5 +127,12 @@ mod tests {
         disk.places[0] = data_dir.join("missing");
         let dir = disk.make_dir().expect("a directory");
         assert_eq!(dir.path().parent(), Some(&*data_dir));
+    }
+    #[test]
+    fn a_result_from_a_disk_that_was_filled_is_refused() {
+        let refused = judge_room(0).expect_err("nothing is left");
+        assert!(refused.contains("0 B are left"), "{refused}");
+        assert!(judge_room(FREE_BYTES_LEFT - 1).is_err());
+        assert!(judge_room(FREE_BYTES_MIN - (200 << 20)).is_ok(), "its own files fill no disk");
     }
 }
