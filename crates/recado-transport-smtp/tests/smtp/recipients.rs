@@ -115,6 +115,27 @@ async fn a_server_that_wants_a_text_for_no_recipient_gets_none() {
 }
 
 #[tokio::test]
+async fn an_answer_too_many_refuses_no_recipient() {
+    // Each no is read as the next recipient's, and at the end DATA has the answer of the last one.
+    for (twice, refused, answers) in [
+        (format!("RCPT TO:<{ANA}>"), ANA, "550 5.1.1 no such user\r\n".repeat(2)),
+        ("MAIL".to_owned(), BOB, "250 2.1.0 fine\r\n".repeat(2)),
+    ] {
+        for others in [&[ANA, BOB][..], &[ANA, BOB, EVA]] {
+            let server = Server::offering(&["PIPELINING"]);
+            server.once(&twice, SmtpAct::Say(answers.clone()));
+            server.always(&format!("RCPT TO:<{refused}>"), say("550 5.1.1 no such user"));
+            let smtp = plain(&server);
+            let fault = failed(send(&smtp, &mail(others)).await);
+            is(&fault, NetworkKind::Protocol, false);
+            let again = partly(send(&smtp, &mail(others)).await);
+            assert_eq!((refusals(&again), again.accepted.len()), (vec![(refused, "550")], others.len() - 1));
+            assert_eq!((server.connections(), server.taken().len()), (2, 1));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_no_after_the_text_is_everybodys_who_had_been_taken() {
     let server = Server::start();
     server.once(&format!("RCPT TO:<{BOB}>"), say("550 no such user"));
