@@ -26,6 +26,10 @@ use crate::{Delivery, Wanted};
 
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
+/// The caller drops the future when its time is up, and the request may have been sent then. A connection that does not
+/// come about is given up a little earlier: nothing was sent.
+const HEAD_START_MAX: Duration = Duration::from_millis(250);
+
 pub(super) const OUR_NAME: &str = concat!("recado/", env!("CARGO_PKG_VERSION"));
 
 /// A pool of connections, and how long an answer's body is waited for. It follows no redirects, makes no retries and
@@ -149,8 +153,9 @@ impl HttpClient {
         self
     }
 
-    /// Sends one request and returns the head of its answer, whatever the status.
-    pub async fn send(&self, request: Request) -> Result<Response, Fault> {
+    /// Sends one request and returns the head of its answer, whatever the status. The caller gives up after `timeout`.
+    pub async fn send(&self, request: Request, timeout: Duration) -> Result<Response, Fault> {
+        let connect_timeout = timeout.saturating_sub(HEAD_START_MAX.min(timeout / 10));
         let url = request.url.clone();
         let origin = &url[..Position::BeforePath];
         let mut message = self.message(request)?;
@@ -168,7 +173,7 @@ impl HttpClient {
             }
         }
         // Boxed: few requests need it, and it would make the future of every delivery larger.
-        let mut fresh = Box::pin(self.connector.connect(&url)).await?;
+        let mut fresh = Box::pin(self.connector.connect(&url, connect_timeout)).await?;
         match fresh.send(message).await {
             Ok(head) => Ok(Response::new(head, fresh, origin, &self.pool)),
             Err(failed) if failed.message().is_some() => Err(failure::not_connected(&url, failed.error())),
@@ -200,7 +205,7 @@ impl HttpClient {
     /// Sends one request and brings back a 2xx answer, or whatever stood in its way.
     pub async fn exchange(&self, request: Request, bounds: Bounds) -> Result<Answer, Fault> {
         let started = tokio::time::Instant::now();
-        let response = self.send(request).await?;
+        let response = self.send(request, bounds.timeout).await?;
 
         let status = response.status;
         let retry_after = retry_after(&response.headers, bounds.now);
@@ -326,7 +331,7 @@ mod tests {
         client.connector.proxies = Some(Matcher::builder().http(proxy).build());
         let url = "http://ses.invalid/v2?x=1".parse().expect("a URL");
         let request = Request { method: Method::GET, url, headers: HeaderMap::new(), body: Vec::new() };
-        assert_eq!(client.send(request).await.expect("an answer").status, StatusCode::NO_CONTENT);
+        assert_eq!(client.send(request, patience).await.expect("an answer").status, StatusCode::NO_CONTENT);
         let heads = proxying.await.expect("the proxy ends");
         assert!(heads[0].starts_with("CONNECT ses.invalid:80 HTTP/1.1\r\n"), "{}", heads[0]);
         assert!(heads[0].to_lowercase().contains("proxy-authorization: basic "), "{}", heads[0]);
