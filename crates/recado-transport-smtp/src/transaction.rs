@@ -284,7 +284,7 @@ impl Connection {
             Data::Asked => run_until(end, self.wire.read_reply()).await,
             Data::NotAsked => run_until(end, self.wire.ask("DATA")).await,
         };
-        let reply = answer.map_err(|error| error.into_fault(Step::DATA))?;
+        let reply = answer.map_err(|error| self.connection_failed(error, Step::DATA))?;
         if reply.code == GO_AHEAD {
             return Ok(());
         }
@@ -292,7 +292,7 @@ impl Connection {
         if !self.wire.says_goodbye() {
             // With more words behind it, it was the answer to a recipient.
             let in_step = self.wire.check_in_step();
-            in_step.map_err(|error| TransactionError::OutOfStep(error.into_fault(Step::DATA)))?;
+            in_step.map_err(|error| self.connection_failed(error, Step::DATA))?;
         }
         self.ready = true;
         self.to_reset = true;
@@ -319,7 +319,11 @@ impl Connection {
 
     fn connection_failed(&self, error: ConnectionError, step: Step) -> TransactionError {
         let is_stale = self.used > 0 && step == Step::MAIL;
-        let error_of = if is_stale { TransactionError::Stale } else { TransactionError::Failed };
+        let error_of = match error {
+            _ if is_stale => TransactionError::Stale,
+            ConnectionError::Unasked => TransactionError::OutOfStep,
+            _ => TransactionError::Failed,
+        };
         error_of(error.into_fault(step))
     }
 

@@ -136,6 +136,21 @@ async fn an_answer_too_many_refuses_no_recipient() {
 }
 
 #[tokio::test]
+async fn an_answer_too_many_among_many_recipients_refuses_none() {
+    for offers in [&["PIPELINING"][..], &[]] {
+        let server = Server::offering(offers);
+        let people = people(60);
+        let twice = "550 5.1.1 no such user\r\n".repeat(2);
+        server.once(&format!("RCPT TO:<{}>", people[7]), SmtpAct::Say(twice));
+        let smtp = plain(&server);
+        let fault = failed(send(&smtp, &mail_to(&people)).await);
+        is(&fault, NetworkKind::Protocol, false);
+        accepted(send(&smtp, &mail_to(&people)).await);
+        assert_eq!((server.connections(), server.fired()), (2, 1));
+    }
+}
+
+#[tokio::test]
 async fn a_no_after_the_text_is_everybodys_who_had_been_taken() {
     let server = Server::start();
     server.once(&format!("RCPT TO:<{BOB}>"), say("550 no such user"));
