@@ -103,9 +103,12 @@ impl Response {
         Response { status: head.status, headers: head.headers, body, connection, origin, pool }
     }
 
-    /// Keeps the connection for the next request, once the body was read to its end.
+    /// Keeps the connection for the next request, once the body was read to its end. One that the server has ended would
+    /// take a place in the pool from those that are of use.
     fn keep_connection(self) {
-        self.pool.put(&self.origin, self.connection);
+        if self.connection.is_open() {
+            self.pool.put(&self.origin, self.connection);
+        }
     }
 }
 
@@ -302,6 +305,7 @@ mod tests {
     use http::Method;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use url::Url;
 
     use super::*;
 
@@ -337,5 +341,28 @@ mod tests {
         assert!(heads[0].to_lowercase().contains("proxy-authorization: basic "), "{}", heads[0]);
         assert!(heads[1].starts_with("GET /v2?x=1 HTTP/1.1\r\n"), "{}", heads[1]);
         assert!(heads[1].contains("host: ses.invalid\r\n"), "{}", heads[1]);
+    }
+
+    #[tokio::test]
+    async fn only_a_connection_that_the_server_keeps_open_takes_a_place_in_the_pool() {
+        for (words, is_kept) in [("", true), ("Connection: close\r\n", false)] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let url: Url =
+                format!("http://{}/", listener.local_addr().expect("an address")).parse().expect("a URL");
+            let words = format!("HTTP/1.1 204 No Content\r\n{words}\r\n");
+            let (patience, origin) = (Duration::from_secs(5), url[..Position::BeforePath].to_owned());
+            let client = HttpClient::new(patience, patience).expect("a client");
+            let request = Request { method: Method::GET, url, headers: HeaderMap::new(), body: Vec::new() };
+            let bounds = Bounds { now: Timestamp::MAX, timeout: patience, answer: Wanted::Receipt };
+            let answering = async {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                stream.read(&mut [0; 512]).await.expect("a request");
+                stream.write_all(words.as_bytes()).await.expect("the client reads");
+                stream
+            };
+            let (answer, _held) = tokio::join!(client.exchange(request, bounds), answering);
+            answer.expect("an answer");
+            assert_eq!(client.pool.take(&origin).is_some(), is_kept, "after {words}");
+        }
     }
 }

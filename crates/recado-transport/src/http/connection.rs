@@ -67,6 +67,11 @@ impl Connection {
         }
     }
 
+    /// Returns true until the connection has ended, as far as it was driven.
+    pub fn is_open(&self) -> bool {
+        self.driver.is_some()
+    }
+
     /// Returns true when the connection can take another request: the server has not closed it, and the last answer was
     /// read to its end.
     pub async fn is_usable(&mut self) -> bool {
@@ -80,7 +85,7 @@ impl Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("is_open", &self.driver.is_some()).finish_non_exhaustive()
+        f.debug_struct("Connection").field("is_open", &self.is_open()).finish_non_exhaustive()
     }
 }
 
