@@ -412,6 +412,30 @@ mod tests {
         assert_eq!((refused.code.as_deref(), refused.uncertain), (Some("552"), false), "{}", refused.text);
     }
 
+    #[tokio::test]
+    async fn a_no_to_data_with_more_words_behind_it_was_the_last_recipients() {
+        for (answers, is_theirs) in [
+            ("250 fine\r\n250 fine\r\n250 fine\r\n554 no\r\n421 too many errors\r\n", true),
+            ("250 fine\r\n250 fine\r\n250 fine\r\n550 no such user\r\n354 go ahead\r\n", false),
+        ] {
+            let (client, mut server) = tokio::io::duplex(1_024);
+            let offers = Capabilities { pipelining: true, ..Capabilities::default() };
+            let mut connection = Connection::new(Wire::new(client), offers, Timeouts::default());
+            server.write_all(answers.as_bytes()).await.expect("room");
+            let recipients = ["ana@example.com", "bob@example.com"];
+            let envelope = Envelope { sender: "acme@acme.example", recipients: &recipients, message: b"hi" };
+            let deadline = Deadline::within(Duration::from_secs(20));
+            let transaction = connection.transact(&envelope, deadline).await.expect("a new connection");
+            let fault = transaction.answer.expect_err("a failure was due");
+            assert_eq!(
+                (fault.kind == FaultKind::Answer, transaction.others.len()),
+                (is_theirs, 2),
+                "{}",
+                fault.text
+            );
+        }
+    }
+
     #[test]
     fn dots_are_doubled_at_the_start_of_lines_only() {
         for (message, text) in [
