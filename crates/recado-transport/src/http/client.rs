@@ -356,7 +356,7 @@ mod tests {
             let bounds = Bounds { now: Timestamp::MAX, timeout: patience, answer: Wanted::Receipt };
             let answering = async {
                 let (mut stream, _) = listener.accept().await.expect("a connection");
-                stream.read(&mut [0; 512]).await.expect("a request");
+                assert_ne!(stream.read(&mut [0; 512]).await.expect("a request"), 0);
                 stream.write_all(words.as_bytes()).await.expect("the client reads");
                 stream
             };
