@@ -54,7 +54,7 @@ impl ChainConnector {
         let client = http::HttpClient::new(self.connect_timeout, limit)
             .map_err(|error| ConnectorError::other(error.into(), None))?
             .with_environment_proxies();
-        let answered = tokio::time::timeout(limit, client.send(request)).await;
+        let answered = tokio::time::timeout(limit, client.send(request, limit)).await;
         let response = answered.map_err(|late| ConnectorError::timeout(late.into()))?.map_err(failed)?;
         let (status, headers) = (response.status, response.headers.clone());
         let body = Body::read(response, ANSWER_MAX_BYTES, limit).await;

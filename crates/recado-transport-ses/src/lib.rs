@@ -60,9 +60,9 @@ impl Ses {
         let body = request::build(&self.config, &email, delivery.job).to_string().into_bytes();
         let mut request = client.request(body, keys, delivery.now)?;
         request.trace(delivery.traceparent());
-        let response = client.http.send(request).await?;
-        let left = delivery.timeout.saturating_sub(started.elapsed());
-        answer::read(response, client.http.body_wait(left), delivery.now).await
+        let left = || delivery.timeout.saturating_sub(started.elapsed());
+        let response = client.http.send(request, left()).await?;
+        answer::read(response, client.http.body_wait(left()), delivery.now).await
     }
 }
 

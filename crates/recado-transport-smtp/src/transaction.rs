@@ -17,9 +17,6 @@ use crate::wire::{ConnectionError, Step, Wire, run_until};
 /// Commands at most that wait for their answers at once: few enough for any server's buffers.
 const BATCH_MAX: usize = 50;
 
-/// Bytes of a text that go out together with the final dot. A refusal in the midst of a text is heard until then.
-const LAST_WRITE_MAX: usize = 16 * 1_024;
-
 const GO_AHEAD: u16 = 354;
 const BAD_SEQUENCE: u16 = 503;
 
@@ -84,6 +81,8 @@ enum Data {
 enum TransactionError {
     /// An old connection was closed or out of step before MAIL.
     Stale(Fault),
+    /// An answer makes no sense where it came. Those before it may have belonged to other commands.
+    OutOfStep(Fault),
     Failed(Fault),
 }
 
@@ -114,6 +113,11 @@ impl Connection {
         let mut refusals = RefusedRecipients::default();
         let answer = match self.run(envelope, deadline, &mut refusals).await {
             Ok(answer) => Ok(answer),
+            Err(TransactionError::OutOfStep(fault)) => {
+                // A no that was counted as one recipient's may have been another's.
+                refusals = RefusedRecipients::default();
+                Err(fault)
+            }
             Err(TransactionError::Failed(fault)) => Err(fault),
             Err(TransactionError::Stale(fault)) => return Err(fault),
         };
@@ -134,7 +138,7 @@ impl Connection {
         let data = self.address(envelope, deadline, refusals).await?;
         if refusals.len() == envelope.recipients.len() {
             self.ready = match data {
-                Data::Asked => self.data_is_refused(deadline).await,
+                Data::Asked => self.data_is_refused(deadline).await?,
                 Data::NotAsked => true,
             };
             self.to_reset = true;
@@ -239,7 +243,7 @@ impl Connection {
                 in_step && self.answer(Step::RECIPIENT, deadline).await.is_ok_and(|no| !no.is_closing());
         }
         if data == Data::Asked {
-            in_step = in_step && self.data_is_refused(deadline).await;
+            in_step = in_step && self.data_is_refused(deadline).await.unwrap_or(false);
         }
         self.ready = in_step;
         self.to_reset = true;
@@ -267,9 +271,11 @@ impl Connection {
 
     /// Reads the answer to a DATA that has no recipient. Returns false where the server waits for a text all the same,
     /// or is about to go: the connection is of no use then, and closing it sends nothing.
-    async fn data_is_refused(&mut self, deadline: Deadline) -> bool {
-        let answer = run_until(deadline.step(self.timeouts.data), self.wire.read_reply()).await;
-        answer.is_ok_and(|reply| reply.is_negative() && !reply.is_closing())
+    async fn data_is_refused(&mut self, deadline: Deadline) -> Result<bool, TransactionError> {
+        match run_until(deadline.step(self.timeouts.data), self.wire.read_reply()).await {
+            Ok(yes) if yes.is_positive() => Err(TransactionError::OutOfStep(yes.out_of_place(Step::DATA))),
+            answer => Ok(answer.is_ok_and(|reply| reply.is_negative() && !reply.is_closing())),
+        }
     }
 
     async fn begin_text(&mut self, data: Data, deadline: Deadline) -> Result<(), TransactionError> {
@@ -278,30 +284,32 @@ impl Connection {
             Data::Asked => run_until(end, self.wire.read_reply()).await,
             Data::NotAsked => run_until(end, self.wire.ask("DATA")).await,
         };
-        let reply = answer.map_err(|error| error.into_fault(Step::DATA))?;
+        let reply = answer.map_err(|error| self.connection_failed(error, Step::DATA))?;
         if reply.code == GO_AHEAD {
             return Ok(());
         }
         let fault = self.no(reply, Step::DATA)?;
+        if !self.wire.says_goodbye() {
+            // With more words behind it, it was the answer to a recipient.
+            let in_step = self.wire.check_in_step();
+            in_step.map_err(|error| self.connection_failed(error, Step::DATA))?;
+        }
         self.ready = true;
         self.to_reset = true;
         Err(fault.into())
     }
 
-    /// The text and its end, and what the server says then. From the final dot on it may have taken it.
+    /// The text with its final dot, and what the server says then. It may have taken the message once all of it is
+    /// written, and not before: what is said or fails earlier is about the text.
     async fn text(&mut self, message: &[u8], deadline: Deadline) -> Result<Reply, TransactionError> {
         let text = with_dots(message);
-        let (first, last) = text.split_at(text.len().saturating_sub(LAST_WRITE_MAX));
-        let writing = run_until(deadline.end(), self.wire.write_unless_answered(first)).await;
+        let writing = run_until(deadline.end(), self.wire.write_unless_answered(&text)).await;
         if let Some(early) = writing.map_err(|error| error.into_fault(Step::TEXT))? {
             let is_refusal = early.is_negative();
             return Err(if is_refusal { early.fault() } else { early.out_of_place(Step::TEXT) }.into());
         }
-        let verdict = run_until(deadline.end(), async {
-            self.wire.write(last).await?;
-            self.wire.read_reply().await
-        });
-        Ok(verdict.await.map_err(|error| error.into_fault(Step::FINAL_DOT))?)
+        let verdict = run_until(deadline.end(), self.wire.read_reply()).await;
+        Ok(verdict.map_err(|error| error.into_fault(Step::FINAL_DOT))?)
     }
 
     async fn answer(&mut self, step: Step, deadline: Deadline) -> Result<Reply, TransactionError> {
@@ -311,7 +319,11 @@ impl Connection {
 
     fn connection_failed(&self, error: ConnectionError, step: Step) -> TransactionError {
         let is_stale = self.used > 0 && step == Step::MAIL;
-        let error_of = if is_stale { TransactionError::Stale } else { TransactionError::Failed };
+        let error_of = match error {
+            _ if is_stale => TransactionError::Stale,
+            ConnectionError::Unasked => TransactionError::OutOfStep,
+            _ => TransactionError::Failed,
+        };
         error_of(error.into_fault(step))
     }
 
@@ -319,10 +331,10 @@ impl Connection {
     fn no(&self, reply: Reply, step: Step) -> Result<Fault, TransactionError> {
         match reply.code {
             // Our commands are in order. On an old connection what came before may have upset it.
-            BAD_SEQUENCE if self.used > 0 => Err(reply.out_of_place(step).into()),
+            BAD_SEQUENCE if self.used > 0 => Err(TransactionError::OutOfStep(reply.out_of_place(step))),
             421 => Err(reply.fault().into()),
             400.. => Ok(reply.fault()),
-            _ => Err(reply.out_of_place(step).into()),
+            _ => Err(TransactionError::OutOfStep(reply.out_of_place(step))),
         }
     }
 }
@@ -363,7 +375,66 @@ fn with_dots(message: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::with_dots;
+    use recado_core::{FaultKind, NetworkKind};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// Bytes that wait between client and server at most.
+    const BUFFER_BYTES: usize = 64;
+
+    /// The fault of a message to a server that says go ahead, reads little of the text, says `words` and goes.
+    async fn refused_text(words: &str) -> Fault {
+        let (client, mut server) = tokio::io::duplex(BUFFER_BYTES);
+        let mut connection = Connection::new(Wire::new(client), Capabilities::default(), Timeouts::default());
+        let message = b"a line\r\n".repeat(BUFFER_BYTES);
+        let serving = async move {
+            server.read_exact(&mut [0; BUFFER_BYTES]).await.expect("a text");
+            server.write_all(words.as_bytes()).await.expect("a client");
+        };
+        let deadline = Deadline::within(Duration::from_secs(20));
+        match tokio::join!(connection.text(&message, deadline), serving).0 {
+            Err(TransactionError::Failed(fault)) => fault,
+            _ => panic!("a failure was due"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_goes_before_the_final_dot_is_written_has_not_taken_the_message() {
+        let lost = refused_text("").await;
+        assert_eq!(
+            (lost.kind, lost.uncertain),
+            (FaultKind::Network(NetworkKind::Connect), false),
+            "{}",
+            lost.text
+        );
+        let refused = refused_text("552 5.3.4 too big\r\n").await;
+        assert_eq!((refused.code.as_deref(), refused.uncertain), (Some("552"), false), "{}", refused.text);
+    }
+
+    #[tokio::test]
+    async fn a_no_to_data_with_more_words_behind_it_was_the_last_recipients() {
+        for (answers, is_theirs) in [
+            ("250 fine\r\n250 fine\r\n250 fine\r\n554 no\r\n421 too many errors\r\n", true),
+            ("250 fine\r\n250 fine\r\n250 fine\r\n550 no such user\r\n354 go ahead\r\n", false),
+        ] {
+            let (client, mut server) = tokio::io::duplex(1_024);
+            let offers = Capabilities { pipelining: true, ..Capabilities::default() };
+            let mut connection = Connection::new(Wire::new(client), offers, Timeouts::default());
+            server.write_all(answers.as_bytes()).await.expect("room");
+            let recipients = ["ana@example.com", "bob@example.com"];
+            let envelope = Envelope { sender: "acme@acme.example", recipients: &recipients, message: b"hi" };
+            let deadline = Deadline::within(Duration::from_secs(20));
+            let transaction = connection.transact(&envelope, deadline).await.expect("a new connection");
+            let fault = transaction.answer.expect_err("a failure was due");
+            assert_eq!(
+                (fault.kind == FaultKind::Answer, transaction.others.len()),
+                (is_theirs, 2),
+                "{}",
+                fault.text
+            );
+        }
+    }
 
     #[test]
     fn dots_are_doubled_at_the_start_of_lines_only() {

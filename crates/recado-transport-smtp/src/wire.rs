@@ -124,8 +124,13 @@ impl Wire {
     }
 
     /// After unexpected words, every answer would be taken for that to the command before.
-    fn check_in_step(&self) -> Result<(), ConnectionError> {
+    pub(crate) fn check_in_step(&self) -> Result<(), ConnectionError> {
         if self.unread.is_empty() { Ok(()) } else { Err(ConnectionError::Unasked) }
+    }
+
+    /// Returns true if the next words are those of a server that closes the connection. They come unasked.
+    pub(crate) fn says_goodbye(&self) -> bool {
+        self.unread.starts_with(b"421")
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {

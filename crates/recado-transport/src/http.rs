@@ -27,6 +27,7 @@ mod failure;
 mod pool;
 mod request;
 mod resolver;
+mod stream;
 
 pub use client::{Answer, Body, BodyEnd, Bounds, HttpClient, Response};
 pub(crate) use client::{answer_lost, refusal};

@@ -115,6 +115,41 @@ async fn a_server_that_wants_a_text_for_no_recipient_gets_none() {
 }
 
 #[tokio::test]
+async fn an_answer_too_many_refuses_no_recipient() {
+    // Each no is read as the next recipient's, and at the end DATA has the answer of the last one.
+    for (twice, refused, answers, all) in [
+        (format!("RCPT TO:<{ANA}>"), ANA, "550 5.1.1 no such user\r\n", &[ANA, BOB][..]),
+        (format!("RCPT TO:<{ANA}>"), ANA, "550 5.1.1 no such user\r\n", &[ANA, BOB, EVA]),
+        ("MAIL".to_owned(), BOB, "250 2.1.0 fine\r\n", &[ANA, BOB, EVA]),
+    ] {
+        let server = Server::offering(&["PIPELINING"]);
+        server.once(&twice, SmtpAct::Say(answers.repeat(2)));
+        server.always(&format!("RCPT TO:<{refused}>"), say("550 5.1.1 no such user"));
+        let smtp = plain(&server);
+        let fault = failed(send(&smtp, &mail(all)).await);
+        is(&fault, NetworkKind::Protocol, false);
+        let again = partly(send(&smtp, &mail(all)).await);
+        assert_eq!((refusals(&again), again.accepted.len()), (vec![(refused, "550")], all.len() - 1));
+        assert_eq!((server.connections(), server.taken().len()), (2, 1));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_too_many_among_many_recipients_refuses_none() {
+    for offers in [&["PIPELINING"][..], &[]] {
+        let server = Server::offering(offers);
+        let people = people(60);
+        let twice = "550 5.1.1 no such user\r\n".repeat(2);
+        server.once(&format!("RCPT TO:<{}>", people[7]), SmtpAct::Say(twice));
+        let smtp = plain(&server);
+        let fault = failed(send(&smtp, &mail_to(&people)).await);
+        is(&fault, NetworkKind::Protocol, false);
+        accepted(send(&smtp, &mail_to(&people)).await);
+        assert_eq!((server.connections(), server.fired()), (2, 1));
+    }
+}
+
+#[tokio::test]
 async fn a_no_after_the_text_is_everybodys_who_had_been_taken() {
     let server = Server::start();
     server.once(&format!("RCPT TO:<{BOB}>"), say("550 no such user"));

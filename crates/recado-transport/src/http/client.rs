@@ -26,6 +26,10 @@ use crate::{Delivery, Wanted};
 
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
+/// The caller drops the future when its time is up, and the request may have been sent then. A connection that does not
+/// come about is given up a little earlier: nothing was sent.
+const HEAD_START_MAX: Duration = Duration::from_millis(250);
+
 pub(super) const OUR_NAME: &str = concat!("recado/", env!("CARGO_PKG_VERSION"));
 
 /// A pool of connections, and how long an answer's body is waited for. It follows no redirects, makes no retries and
@@ -99,9 +103,12 @@ impl Response {
         Response { status: head.status, headers: head.headers, body, connection, origin, pool }
     }
 
-    /// Keeps the connection for the next request, once the body was read to its end.
+    /// Keeps the connection for the next request, once the body was read to its end. One that the server has ended would
+    /// take a place in the pool from those that are of use.
     fn keep_connection(self) {
-        self.pool.put(&self.origin, self.connection);
+        if self.connection.is_open() {
+            self.pool.put(&self.origin, self.connection);
+        }
     }
 }
 
@@ -149,8 +156,9 @@ impl HttpClient {
         self
     }
 
-    /// Sends one request and returns the head of its answer, whatever the status.
-    pub async fn send(&self, request: Request) -> Result<Response, Fault> {
+    /// Sends one request and returns the head of its answer, whatever the status. The caller gives up after `timeout`.
+    pub async fn send(&self, request: Request, timeout: Duration) -> Result<Response, Fault> {
+        let connect_timeout = timeout.saturating_sub(HEAD_START_MAX.min(timeout / 10));
         let url = request.url.clone();
         let origin = &url[..Position::BeforePath];
         let mut message = self.message(request)?;
@@ -168,7 +176,7 @@ impl HttpClient {
             }
         }
         // Boxed: few requests need it, and it would make the future of every delivery larger.
-        let mut fresh = Box::pin(self.connector.connect(&url)).await?;
+        let mut fresh = Box::pin(self.connector.connect(&url, connect_timeout)).await?;
         match fresh.send(message).await {
             Ok(head) => Ok(Response::new(head, fresh, origin, &self.pool)),
             Err(failed) if failed.message().is_some() => Err(failure::not_connected(&url, failed.error())),
@@ -200,7 +208,7 @@ impl HttpClient {
     /// Sends one request and brings back a 2xx answer, or whatever stood in its way.
     pub async fn exchange(&self, request: Request, bounds: Bounds) -> Result<Answer, Fault> {
         let started = tokio::time::Instant::now();
-        let response = self.send(request).await?;
+        let response = self.send(request, bounds.timeout).await?;
 
         let status = response.status;
         let retry_after = retry_after(&response.headers, bounds.now);
@@ -297,6 +305,7 @@ mod tests {
     use http::Method;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use url::Url;
 
     use super::*;
 
@@ -326,11 +335,34 @@ mod tests {
         client.connector.proxies = Some(Matcher::builder().http(proxy).build());
         let url = "http://ses.invalid/v2?x=1".parse().expect("a URL");
         let request = Request { method: Method::GET, url, headers: HeaderMap::new(), body: Vec::new() };
-        assert_eq!(client.send(request).await.expect("an answer").status, StatusCode::NO_CONTENT);
+        assert_eq!(client.send(request, patience).await.expect("an answer").status, StatusCode::NO_CONTENT);
         let heads = proxying.await.expect("the proxy ends");
         assert!(heads[0].starts_with("CONNECT ses.invalid:80 HTTP/1.1\r\n"), "{}", heads[0]);
         assert!(heads[0].to_lowercase().contains("proxy-authorization: basic "), "{}", heads[0]);
         assert!(heads[1].starts_with("GET /v2?x=1 HTTP/1.1\r\n"), "{}", heads[1]);
         assert!(heads[1].contains("host: ses.invalid\r\n"), "{}", heads[1]);
+    }
+
+    #[tokio::test]
+    async fn only_a_connection_that_the_server_keeps_open_takes_a_place_in_the_pool() {
+        for (words, is_kept) in [("", true), ("Connection: close\r\n", false)] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let url: Url =
+                format!("http://{}/", listener.local_addr().expect("an address")).parse().expect("a URL");
+            let words = format!("HTTP/1.1 204 No Content\r\n{words}\r\n");
+            let (patience, origin) = (Duration::from_secs(5), url[..Position::BeforePath].to_owned());
+            let client = HttpClient::new(patience, patience).expect("a client");
+            let request = Request { method: Method::GET, url, headers: HeaderMap::new(), body: Vec::new() };
+            let bounds = Bounds { now: Timestamp::MAX, timeout: patience, answer: Wanted::Receipt };
+            let answering = async {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                assert_ne!(stream.read(&mut [0; 512]).await.expect("a request"), 0);
+                stream.write_all(words.as_bytes()).await.expect("the client reads");
+                stream
+            };
+            let (answer, _held) = tokio::join!(client.exchange(request, bounds), answering);
+            answer.expect("an answer");
+            assert_eq!(client.pool.take(&origin).is_some(), is_kept, "after {words}");
+        }
     }
 }

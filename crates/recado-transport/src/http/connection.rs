@@ -34,8 +34,9 @@ use url::Url;
 
 use super::failure;
 use super::resolver::Resolver;
+use super::stream::ReadableToTheEnd;
 
-type Stream = TokioIo<Either<TcpStream, TlsStream<TcpStream>>>;
+type Stream = TokioIo<ReadableToTheEnd<Either<TcpStream, TlsStream<TcpStream>>>>;
 type SendResult = Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>>;
 
 pub(super) struct Connection {
@@ -66,6 +67,11 @@ impl Connection {
         }
     }
 
+    /// Returns true until the connection has ended, as far as it was driven.
+    pub fn is_open(&self) -> bool {
+        self.driver.is_some()
+    }
+
     /// Returns true when the connection can take another request: the server has not closed it, and the last answer was
     /// read to its end.
     pub async fn is_usable(&mut self) -> bool {
@@ -79,7 +85,7 @@ impl Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("is_open", &self.driver.is_some()).finish_non_exhaustive()
+        f.debug_struct("Connection").field("is_open", &self.is_open()).finish_non_exhaustive()
     }
 }
 
@@ -117,10 +123,11 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// Connects to the origin of a URL. Nothing was handed over where it fails.
-    pub async fn connect(&self, url: &Url) -> Result<Connection, Fault> {
+    /// Connects to the origin of a URL, within `timeout` if that is shorter than its own. Nothing was handed over where
+    /// it fails.
+    pub async fn connect(&self, url: &Url, timeout: Duration) -> Result<Connection, Fault> {
         let connecting = self.connect_patiently(url);
-        tokio::time::timeout(self.timeout, connecting)
+        tokio::time::timeout(self.timeout.min(timeout), connecting)
             .await
             .unwrap_or_else(|_| Err(failure::connect_timed_out()))
     }
@@ -144,7 +151,7 @@ impl Connector {
         } else {
             Either::Left(stream)
         };
-        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let shaken = http1::handshake(TokioIo::new(ReadableToTheEnd::new(stream))).await;
         let (sender, driver) = shaken.map_err(|error| failure::not_connected(url, &error))?;
         Ok(Connection { sender, driver: Some(Box::new(driver)) })
     }

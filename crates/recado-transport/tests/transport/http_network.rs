@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recado_core::{Fault, FaultKind, NetworkKind};
+use recado_core::{Fault, FaultKind, NetworkKind, Outcome};
 use recado_testkit::far_end::FarEnd;
 use recado_testkit::free_port;
 use recado_testkit::http::{Act, raw as answering};
@@ -92,6 +92,20 @@ async fn f8_a_handshake_that_gets_no_answer_is_a_timeout_and_certainly_unsent() 
 }
 
 #[tokio::test]
+async fn f8_a_connection_that_does_not_come_about_in_the_routes_time_is_certainly_unsent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    let (http, job) = (Http::new(HttpConfig::new(url)).unwrap(), job(payload(&json!({}))));
+    let timeout = Duration::from_millis(400);
+    let wanted = recado_transport::Wanted::Receipt;
+    let sending = http.send(Delivery { job: &job, attempt: 1, now: NOW, timeout, answer: wanted });
+    match tokio::time::timeout(timeout, sending).await.expect("ours is the better word") {
+        Outcome::Failed(fault) => is(&fault, NetworkKind::Timeout, false),
+        other => panic!("{other:?}, where a failure was due"),
+    }
+}
+
+#[tokio::test]
 async fn a_connection_closed_before_any_answer_is_dropped_and_uncertain() {
     is(&misbehaving(Act::Cut(String::new())).await, NetworkKind::Dropped, true);
 }
@@ -105,6 +119,26 @@ async fn a_connection_reset_before_any_answer_is_dropped_and_uncertain() {
 async fn a_connection_closed_in_the_midst_of_the_headers_is_dropped_and_uncertain() {
     let fault = misbehaving(Act::Cut("HTTP/1.1 200 OK\r\nContent-Ty".into())).await;
     is(&fault, NetworkKind::Dropped, true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_by_the_head_alone_is_heard_although_the_body_cannot_be_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            assert_ne!(stream.read(&mut [0; 512]).await.unwrap(), 0);
+            // The end of the connection is a reset, for there is more that was not read.
+            stream.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 7\r\n\r\ntoo big").await.unwrap();
+        }
+    });
+    let http = Http::new(HttpConfig::new(url)).unwrap();
+    // More than the buffers of a socket hold.
+    let data = json!({ "body": "x".repeat(16 << 20) });
+    for _ in 0..3 {
+        let fault = fault(&http, &data).await;
+        assert_eq!((fault.status, fault.uncertain, &*fault.text), (Some(413), false, "too big"));
+    }
 }
 
 #[tokio::test]
