@@ -153,7 +153,7 @@ pub struct AuditTrail {
     pub(crate) jobs_kept: Duration,
     pub(crate) reads: Reads,
     /// One at a time reads the trail for suggestions.
-    pub(crate) suggesting: Mutex<()>,
+    pub(crate) suggesting: Arc<Mutex<()>>,
 }
 
 impl AuditTrail {

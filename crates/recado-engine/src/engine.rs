@@ -394,7 +394,7 @@ fn wire(parts: Parts) -> Rooms {
         notifier: notifier.clone(),
         jobs_kept: settings.retention.ended_max_age,
         reads: Reads::default(),
-        suggesting: tokio::sync::Mutex::default(),
+        suggesting: Arc::default(),
     });
     let gauges = Arc::new(GaugeReader {
         env: env.clone(),

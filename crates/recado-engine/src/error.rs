@@ -28,6 +28,9 @@ pub enum TrailError {
     CutOff,
     #[error("this server keeps no audit trail")]
     None,
+    /// One caller at a time has the whole trail read.
+    #[error("another caller is having the audit trail read; ask again when that has ended")]
+    Busy,
 }
 
 impl From<TrailError> for EngineError {

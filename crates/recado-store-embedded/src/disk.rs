@@ -221,8 +221,12 @@ pub fn log_bytes(dir: &Path) -> u64 {
 /// The log, to be forced to disk. It is there as soon as a connection has read the file, and stays the same
 /// file until the last connection closes. (SQLite's locks are on the other files, so that closing this one
 /// drops none.)
+/// Opens the log, and forces it to disk: a process that was killed may have left commits there that are not, and their jobs
+/// count as on disk from now on.
 pub fn open_log(dir: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).open(log_path(dir))
+    let log = OpenOptions::new().write(true).open(log_path(dir))?;
+    log.sync_data()?;
+    Ok(log)
 }
 
 fn log_path(dir: &Path) -> PathBuf {
@@ -231,4 +235,20 @@ fn log_path(dir: &Path) -> PathBuf {
 
 fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |meta| meta.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device cannot be synced, which stands for a disk that fails.
+    #[test]
+    fn the_log_is_on_disk_before_the_store_goes_on_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/null", log_path(dir.path())).unwrap();
+        assert!(open_log(dir.path()).is_err());
+        std::fs::remove_file(log_path(dir.path())).unwrap();
+        std::fs::write(log_path(dir.path()), "").unwrap();
+        assert!(open_log(dir.path()).is_ok());
+    }
 }

@@ -1,7 +1,7 @@
 //! Reads the index from the file: at start, and after a commit that failed.
 
 use recado_core::{LostLease, Random, Timestamp};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, ffi, params};
 
 use crate::index::{ActiveLease, CompanyKey, Index, JobLocation, LaneKey, Phase, Slot};
 use crate::rows;
@@ -44,6 +44,8 @@ struct Loader<'f> {
     index: Index,
     ended: Vec<(i64, u64)>,
     repaired_count: u64,
+    /// The number of the job that comes next. `None` behind the last one.
+    next_seq: Option<u64>,
 }
 
 /// The keys of the names that one reader has found, in its order.
@@ -55,9 +57,10 @@ struct KnownNames {
 
 /// Reads every job once, in order: with the `readers`, or with the file's own connection where there are none.
 pub fn load_index(file: &Connection, readers: Vec<Connection>, random: &Random) -> rusqlite::Result<Index> {
-    let mut loader = Loader { file, index: Index::new(random), ended: Vec::new(), repaired_count: 0 };
-    let digester = loader.index.digester;
     let ranges = ChunkRanges::of_file(file)?;
+    let (index, next_seq) = (Index::new(random), ranges.first_seq());
+    let mut loader = Loader { file, index, ended: Vec::new(), repaired_count: 0, next_seq };
+    let digester = loader.index.digester;
     std::thread::scope(|scope| {
         let count = readers.len();
         let start = |(nth, reader)| ChunkReader::new(digester).start(scope, reader, &ranges, (nth, count));
@@ -85,8 +88,29 @@ fn not_read(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::
     rusqlite::Error::ToSqlConversionFailure(Box::new(error))
 }
 
+/// The error of a table whose numbers are not in order: jobs that a search by number does not find would be lost unseen.
+fn out_of_order(seq: Option<u64>) -> rusqlite::Error {
+    let place = seq.map_or("at the end".to_owned(), |seq| format!("at {seq}"));
+    let why = format!("the numbers of the jobs are out of order {place}: the file is damaged, restore a backup");
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(why))
+}
+
 impl Loader<'_> {
+    /// Returns an error unless a chunk goes on where the one before it ended, and its numbers grow.
+    fn check_order(&mut self, chunk: &Chunk) -> rusqlite::Result<()> {
+        let first = chunk.rows.first().map(|row| row.seq).or(chunk.next_seq);
+        if first != self.next_seq {
+            return Err(out_of_order(first));
+        }
+        self.next_seq = chunk.next_seq;
+        match chunk.rows.windows(2).find(|pair| pair[0].seq >= pair[1].seq) {
+            Some(pair) => Err(out_of_order(Some(pair[1].seq))),
+            None => Ok(()),
+        }
+    }
+
     fn insert(&mut self, chunk: Chunk, known: &mut KnownNames) -> rusqlite::Result<()> {
+        self.check_order(&chunk)?;
         let Loader { index, .. } = self;
         known.companies.extend(chunk.new_companies.iter().map(|name| index.company_key(name)));
         known.lanes.extend(chunk.new_routes.iter().map(|name| index.lane_key(name)));
@@ -123,7 +147,10 @@ impl Loader<'_> {
     }
 
     fn finish(self) -> rusqlite::Result<Index> {
-        let Loader { file, mut index, ended, repaired_count } = self;
+        if self.next_seq.is_some() {
+            return Err(out_of_order(self.next_seq));
+        }
+        let Loader { file, mut index, ended, repaired_count, .. } = self;
         if repaired_count > 0 {
             tracing::error!(
                 jobs = repaired_count,
@@ -245,5 +272,40 @@ mod tests {
             ended,
             of_status(&["sent"]).iter().map(|nth| (*nth as i64, 1 + nth * SEQ_STEP)).collect::<Vec<_>>()
         );
+    }
+
+    /// A number as it stands in a leaf of a table.
+    fn varint(mut number: u64) -> Vec<u8> {
+        let mut bytes = vec![(number & 0x7f) as u8];
+        while number > 0x7f {
+            number >>= 7;
+            bytes.insert(0, (number & 0x7f) as u8 | 0x80);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_number_that_is_out_of_order_hides_no_job_behind_it() {
+        const FIRST: u64 = 1_000_000;
+        for damaged in [FIRST + 90_000, FIRST - 90_000, FIRST + 5] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join(crate::schema::FILE_NAME);
+            let file = Connection::open(&path).unwrap();
+            crate::schema::prepare(&file).unwrap();
+            fill(&file);
+            file.execute("UPDATE jobs SET seq = ?1 + seq / ?2", params![FIRST, SEQ_STEP]).unwrap();
+            drop(file);
+            let mut bytes = std::fs::read(&path).unwrap();
+            let (before, after) = (varint(FIRST + JOBS / 2), varint(damaged));
+            let places: Vec<_> =
+                (0..bytes.len() - 3).filter(|at| bytes[*at..].starts_with(&before)).collect();
+            assert_eq!((places.len(), before.len()), (1, after.len()));
+            bytes[places[0]..places[0] + after.len()].copy_from_slice(&after);
+            std::fs::write(&path, bytes).unwrap();
+
+            let file = Connection::open(&path).unwrap();
+            let error = load_index(&file, Vec::new(), &Random::from_seed(7)).unwrap_err();
+            assert!(error.to_string().contains("out of order"), "{damaged}: {error}");
+        }
     }
 }

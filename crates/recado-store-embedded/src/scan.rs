@@ -24,7 +24,7 @@ const CHUNKS_MAX: u64 = 8 * 1_024;
 const WAITING_CHUNKS_MAX: usize = 4;
 
 const SELECT_CHUNK: &str = "SELECT seq, jobId, route, companyId, status, priority, dueAt, expiresAt, endedAt \
-    FROM jobs WHERE seq >= ?1 AND seq < ?2 ORDER BY seq";
+    FROM jobs WHERE seq >= ?1 ORDER BY seq";
 
 /// The numbers of all jobs, in chunks.
 #[derive(Debug, Clone)]
@@ -40,6 +40,11 @@ impl ChunkRanges {
         let seqs: Range<u64> = file.query_row(edges, [], |row| Ok(row.get(0)?..row.get(1)?))?;
         let step = (seqs.end - seqs.start).div_ceil(CHUNKS_MAX).max(CHUNK_SEQS_MIN);
         Ok(ChunkRanges { seqs, step })
+    }
+
+    /// The number of the first job, if there is one.
+    pub fn first_seq(&self) -> Option<u64> {
+        (!self.seqs.is_empty()).then_some(self.seqs.start)
     }
 
     pub fn count(&self) -> usize {
@@ -92,6 +97,8 @@ pub struct JobRow {
 #[derive(Debug, Default)]
 pub struct Chunk {
     pub rows: Vec<JobRow>,
+    /// The number of the job behind the last one, which is in a later chunk.
+    pub next_seq: Option<u64>,
     /// Names that its reader has found in no chunk before.
     pub new_companies: Vec<Box<str>>,
     pub new_routes: Vec<Box<str>>,
@@ -120,10 +127,15 @@ impl ChunkReader {
     pub fn read(&mut self, file: &Connection, seqs: Range<u64>) -> Result<Chunk> {
         let mut chunk = Chunk::default();
         let mut select = file.prepare_cached(SELECT_CHUNK)?;
-        let mut found = select.query([seqs.start, seqs.end])?;
+        let mut found = select.query([seqs.start])?;
         while let Some(row) = found.next()? {
+            let seq = row.get(0)?;
+            if seq >= seqs.end {
+                chunk.next_seq = Some(seq);
+                break;
+            }
             chunk.rows.push(JobRow {
-                seq: row.get(0)?,
+                seq,
                 id: self.digester.digest(&rows::text(row, 1)),
                 route: place_of(&mut self.routes, &mut chunk.new_routes, &rows::text(row, 2)),
                 company: place_of(&mut self.companies, &mut chunk.new_companies, &rows::text(row, 3)),

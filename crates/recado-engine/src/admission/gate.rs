@@ -62,7 +62,7 @@ pub struct Gate {
 }
 
 /// A lane whose process may have missed what other nodes wrote looks again after this.
-const STALE_LOOK_AFTER: Duration = Duration::from_millis(250);
+pub(crate) const STALE_LOOK_AFTER: Duration = Duration::from_millis(250);
 
 /// One provider of a route, and the transport that reaches it.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use recado_core::{Timestamp, decide};
 use recado_store::{Pick, StoreError, Turns};
 
+use crate::admission::gate::STALE_LOOK_AFTER;
 use crate::attempt::Attempts;
 use crate::attempt::claimer::{CLAIM_RETRY, any, listen};
 use crate::attempt::leases::{ClaimHere, HeldLease};
@@ -33,8 +34,11 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         waker.reset();
         let now = attempts.env.now();
         let all_open = providers.iter().all(|provider| provider.is_open_without_probe(now));
-        let next_at = match all_open && gate.pause_of(&route.name).is_none() {
+        let is_due = all_open && gate.pause_of(&route.name).is_none();
+        let next_at = match is_due {
             false => None,
+            // Another node may have closed the breaker or paused the route since this one read about it.
+            true if gate.freshness.is_stale() => Some(now.plus(STALE_LOOK_AFTER)),
             true => match attempts.fall_back_on_due(&route).await {
                 Ok(next_at) => next_at,
                 Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),

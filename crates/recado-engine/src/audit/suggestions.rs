@@ -1,10 +1,12 @@
 //! Suggested classification rules, learned from the trail.
 //!
 //! The trail is read twice, record by record, so memory does not grow with it: once to count
-//! ([`ErrorHistory`]), once to try the rules ([`RuleTrials`]). Nothing is changed.
+//! ([`ErrorHistory`]), once to try the rules ([`RuleTrials`]). Nothing is changed. One caller at a time has it read, until it
+//! hangs up; the reading of the files ends at its next record then, and only after that another one begins.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use recado_audit::{Order, Query};
 use recado_core::{AuditEvent, Class, Fault, Job, RouteName, Timestamp};
@@ -12,6 +14,8 @@ use recado_observe::rule_suggestions::{
     Answer, Candidate, Effect, ErrorCounts, ErrorHistory, RuleText, RuleTrials, Skeleton,
 };
 use recado_store::AuditSpan;
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
 
 use super::search::Walk;
 use super::{AuditTrail, off_thread};
@@ -45,6 +49,13 @@ pub struct Suggestions {
     pub read_until: Option<Timestamp>,
 }
 
+/// The right to read the trail for suggestions, kept by whatever still reads, and the news that its caller is gone.
+#[derive(Clone, Debug)]
+struct Turn {
+    _one_at_a_time: Arc<OwnedMutexGuard<()>>,
+    gone: CancellationToken,
+}
+
 /// One pass over the trail.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pass {
@@ -71,11 +82,13 @@ impl AuditTrail {
         route: Option<&RouteName>,
         since: Timestamp,
     ) -> Result<Suggestions, TrailError> {
-        let _one_at_a_time = self.suggesting.lock().await;
+        let one_at_a_time = self.suggesting.clone().try_lock_owned().map_err(|_| TrailError::Busy)?;
+        let turn = Turn { _one_at_a_time: Arc::new(one_at_a_time), gone: CancellationToken::new() };
+        let _gone_with_caller = turn.gone.clone().drop_guard();
         // Records of the second pass that the first did not see would count for the rules and not for the errors.
         let until = Some(self.env.now());
         let query = Query { since: Some(since), until, order: Order::OldestFirst, ..Query::default() };
-        let (history, pass) = self.fold(&query, route, ErrorHistory::default(), ErrorHistory::record).await?;
+        let (history, pass) = self.fold(&turn, &query, route, ErrorHistory::default(), ErrorHistory::record).await?;
         let (mut trials, mut examples) = (RuleTrials::default(), HashMap::new());
         for candidate in history.candidates(|error| self.class_today(error)).into_iter().take(RULES_MAX) {
             let Some(today) = self.env.routes.get(candidate.error.route.as_str()) else { continue };
@@ -85,7 +98,7 @@ impl AuditTrail {
                 trials.add(candidate, rule, &today.classifier);
             }
         }
-        let (trials, _) = self.fold(&query, route, trials, RuleTrials::record).await?;
+        let (trials, _) = self.fold(&turn, &query, route, trials, RuleTrials::record).await?;
         let mut found = Vec::new();
         for (candidate, rule, effect) in trials.sound() {
             let example = examples.remove(&candidate.error.fingerprint).flatten();
@@ -129,6 +142,7 @@ impl AuditTrail {
     /// store has.
     async fn fold<T: Send + 'static>(
         &self,
+        turn: &Turn,
         query: &Query,
         route: Option<&RouteName>,
         mut state: T,
@@ -139,12 +153,12 @@ impl AuditTrail {
         let (dir, files_query, split) = (terms.dir.clone(), query.clone(), walk.end);
         let only: Option<Box<str>> = route.map(|route| route.as_str().into());
         let is_asked_for = move |event: &AuditEvent| only.as_deref().is_none_or(|only| *event.route == *only);
-        let of_files = is_asked_for.clone();
+        let (of_files, turn) = (is_asked_for.clone(), turn.clone());
         let (state, mut pass) = off_thread(move || {
             let mut pass = Pass::default();
             if dir.is_dir() {
                 recado_audit::walk(&dir, &files_query, |record| {
-                    if record.sequence > split {
+                    if record.sequence > split || turn.gone.is_cancelled() {
                         return ControlFlow::Break(());
                     }
                     let event = record.event();

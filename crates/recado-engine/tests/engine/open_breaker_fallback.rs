@@ -7,9 +7,11 @@ use std::time::Duration;
 use recado_core::breaker::BreakerState;
 use recado_core::{Cause, CompanyId, EventKind, Job, JobId, Status};
 use recado_engine::admission::tenant_limits::TermsChange;
-use recado_engine::{Act, Carrier, Engine, Fallback, ProviderAct, Route};
+use recado_engine::{Act, Carrier, Engine, Fallback, ProviderAct, Route, RouteAct};
+use recado_store::{StoreError, Wakes};
+use recado_store_conformance::faulty::Verb;
 
-use crate::flaky::{Flaky, mail, protected, sleep, submit_many, to, with_breaker};
+use crate::flaky::{Flaky, mail, node, protected, sleep, submit_many, to, with_breaker};
 use crate::given::{Given, Scripted, route, submission, submit};
 
 fn falling_back(flaky: &Arc<Flaky>, act: Act) -> Route {
@@ -172,4 +174,31 @@ async fn f12_jobs_for_workers_fall_back_like_all_others() {
     submit(&engine, recado_engine::Submission { route: "work".to_owned(), ..submission("a") }).await;
     let view = given.until("a", Status::Failed).await;
     assert!(untried(&view.job));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_read_what_the_others_wrote_gives_no_job_up() {
+    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let flaky = Arc::new(Flaky::default());
+    let route = || vec![falling_back(&flaky, Act::MarkFailed)];
+    let terms = [("mail", with_breaker())];
+    let (a, _) = node(&given, &bell, "a", route(), &terms).await;
+    let (b, store) = node(&given, &bell, "b", route(), &terms).await;
+    for _ in 0..5 {
+        a.gate.record_call("mail", Err("503 down")).unwrap();
+    }
+    sleep(2).await;
+    let state = |engine: &Engine| engine.gate.provider_view("mail").unwrap().breaker.state;
+    assert_eq!((state(&a), state(&b)), (BreakerState::Open, BreakerState::Open));
+    let gone = StoreError::Unavailable("gone".to_owned());
+    store.fail(Verb::KvRead, 0, usize::MAX, gone);
+    a.gate.act_on_route("mail", RouteAct::Pause, None, None).await.unwrap();
+    sleep(6).await;
+    submit(&b, submission("during-a-pause")).await;
+    sleep(30).await;
+    assert!(store.fired(Verb::KvRead) > 0, "b tried to find out");
+    let view = given.store.job(&JobId::new("during-a-pause").unwrap(), b.now()).await.unwrap().unwrap();
+    assert_eq!(view.status, Status::Queued, "b cannot know that nothing is paused");
+    a.gate.act_on_route("mail", RouteAct::Resume, None, None).await.unwrap();
+    given.until("during-a-pause", Status::Failed).await;
 }

@@ -45,6 +45,20 @@ async fn g24_archived_and_fresh_records_are_learned_from_alike_and_once() {
     assert_eq!(later.unwrap().records, 0);
 }
 
+/// Callers that ask meanwhile would wait for minutes, and keep from other readers the memory that their answers may take.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trail_is_read_for_one_caller_at_a_time_and_others_are_refused() {
+    let (given, dir) = (Given::new(), TempDir::new().unwrap());
+    let engine = archiving(&given, &["ODD"], dir.path());
+    let ask = || engine.audit.suggest_rules(None, Timestamp::from_millis(0));
+    // Polled in this order: the first waits for a thread that reads the files.
+    let (first, second) = tokio::join!(biased; ask(), ask());
+    assert!(first.is_ok());
+    let refused = second.unwrap_err().to_string();
+    assert!(refused.contains("another caller"), "{refused}");
+    assert!(ask().await.is_ok(), "it is over with the first");
+}
+
 #[tokio::test(start_paused = true)]
 async fn g24_a_rule_that_was_pasted_since_is_not_suggested_again() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());

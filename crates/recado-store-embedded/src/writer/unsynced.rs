@@ -18,7 +18,9 @@ pub struct UnsyncedJobs {
     number: u64,
     /// New rows below this one are on disk.
     synced_rows: u64,
-    /// Older rows that were made claimable again, each with the last commit that did so.
+    /// New rows below this one are in the log, by commits that may not be on disk.
+    logged_rows: u64,
+    /// Rows of earlier commits that were made claimable since, each with the last commit that did so.
     requeued: HashMap<u64, u64>,
 }
 
@@ -37,6 +39,7 @@ impl UnsyncedJobs {
             commits: VecDeque::new(),
             number: 1,
             synced_rows: next_row,
+            logged_rows: next_row,
             requeued: HashMap::new(),
         }
     }
@@ -56,7 +59,8 @@ impl UnsyncedJobs {
 
     /// Adds a job that the commit makes claimable.
     pub fn add(&mut self, row: u64) {
-        if row < self.synced_rows {
+        // A row of an earlier commit may come to the disk before this commit does.
+        if row < self.logged_rows {
             self.requeued.insert(row, self.number);
         }
     }
@@ -72,6 +76,7 @@ impl UnsyncedJobs {
         let requeued = requeued.map(|(row, _)| *row).collect();
         self.commits.push_back(UnsyncedCommit { number, next_row, requeued });
         self.number += 1;
+        self.logged_rows = self.logged_rows.max(next_row);
         number
     }
 }
@@ -95,7 +100,7 @@ mod tests {
         assert_eq!([4, 10, 9].map(|row| jobs.contains(row)), [true, true, false]);
         synced.store(1, Ordering::Release);
         jobs.begin_commit();
-        assert_eq!([4, 10, 9].map(|row| jobs.contains(row)), [true, false, false]);
+        assert_eq!([4, 10, 9].map(|row| jobs.contains(row)), [true, true, false]);
         synced.store(2, Ordering::Release);
         jobs.begin_commit();
         assert_eq!([4, 10, 9].map(|row| jobs.contains(row)), [false, false, false]);

@@ -8,7 +8,7 @@ use recado_store::{
 };
 use std::collections::BTreeMap;
 
-use crate::codec::record::{Phase, Record};
+use crate::codec::record::{Phase, Record, decode_or_report};
 use crate::codec::token::Token;
 use crate::store::RedisStore;
 use crate::verbs::batcher;
@@ -149,7 +149,7 @@ impl JobStore for RedisStore {
             for ((at, token), found) in wanted.into_iter().zip(self.pick(partition, &seqs).await?) {
                 let Some(found) = found else { continue };
                 let Some(held) = found.held.filter(|held| held.fence == token.fence) else { continue };
-                let record = Record::decode(&found.head)?;
+                let Some(record) = decode_or_report(&found.head, partition, token.seq) else { continue };
                 leases[at] = Some(Lease {
                     token: tokens[at],
                     attempt: record.job.progress.attempts_started + 1,

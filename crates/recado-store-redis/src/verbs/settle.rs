@@ -18,7 +18,7 @@ use recado_store::{Settled, Settlement, StoreResult};
 use crate::codec::dead_letter;
 use crate::codec::keys::IdKey;
 use crate::codec::receipt::receipt_of;
-use crate::codec::record::{Phase, Record, json};
+use crate::codec::record::{Phase, Record, decode_or_report, json};
 use crate::codec::token::{Token, fence_arg};
 use crate::link::{ScriptCall, unexpected};
 use crate::store::RedisStore;
@@ -179,7 +179,8 @@ impl RedisStore {
         for (step, found) in stale.into_iter().zip(found) {
             let Some(found) = found else { continue };
             let receipt = receipt_of(step.token, step.settlement, &step.stored_audit()?)?;
-            if Record::decode(&found.head)?.receipt == Some(receipt) {
+            let record = decode_or_report(&found.head, partition, step.token.seq);
+            if record.is_some_and(|record| record.receipt == Some(receipt)) {
                 before.push(step.at);
             }
         }
@@ -206,8 +207,10 @@ impl RedisStore {
         }
         let mut planned = Vec::with_capacity(possible.len());
         for (step, head) in possible.iter().zip(heads) {
-            let Some(head) = head else { continue };
-            planned.push(step.plan(Record::decode(&head)?)?);
+            // One that cannot be read stays leased until its time is up, and holds up none of the others.
+            let record = head.and_then(|head| decode_or_report(&head, partition, step.token.seq));
+            let Some(record) = record else { continue };
+            planned.push(step.plan(record)?);
         }
         Ok(planned)
     }

@@ -3,8 +3,8 @@
 use recado_core::{AuditEvent, AuditKind, Burial, Cause, Damage, Lease, NewJob, Payload, Transition};
 use recado_store::prelude::*;
 use recado_store::{
-    AuditSpan, DeadLetterFilter, Discard, Discarded, GroupBy, JobFilter, KvWrite, Namespace, PageRequest,
-    Settlement,
+    AuditSpan, Claim, DeadLetterFilter, Discard, Discarded, GroupBy, JobFilter, KvWrite, Namespace, PageRequest,
+    Settled, Settlement,
 };
 use recado_testkit::jobs::permanent_failure;
 
@@ -112,4 +112,27 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     }
     let left = store.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
     assert_eq!(left.len(), 2);
+}
+
+/// Another node than the one that claimed has to read the heads first.
+#[tokio::test]
+async fn a_damaged_head_does_not_hold_up_what_is_settled_with_it() {
+    let place = Place::single();
+    let (store, other) = (place.store().await, place.store().await);
+    // One that is for later has keys of its own.
+    let of = |name: &str| NewJob { due_at: T0.plus(HOUR / 2), ..job(name) };
+    store.enqueue(vec![of("headless"), of("whole")]).await.unwrap();
+    let leases = store.claim(Claim { now: T0.plus(HOUR / 2), ..claim(2) }).await.unwrap().leases;
+    let seq = leases.iter().position(|lease| lease.job.id.as_str() == "headless").unwrap() + 1;
+    let key = format!("{}:{{0}}:job:{seq}", place.options.prefix);
+    place.server.ask::<u64>(&["SETRANGE", &key, "0", "\u{700}"]);
+    let tokens: Vec<_> = leases.iter().map(|lease| lease.token).collect();
+    let read = other.leases(&tokens).await.unwrap();
+    assert_eq!(read.iter().flatten().count(), 1, "the one that cannot be read is left out");
+    let settlements = || leases.iter().map(delivered).collect::<Vec<_>>();
+    let mut settled = other.settle(settlements()).await.unwrap();
+    assert_eq!(settled.remove(seq - 1), Settled::Stale);
+    assert_eq!(settled, [Settled::Done]);
+    let again = other.settle(settlements()).await.unwrap();
+    assert_eq!(again[2 - seq], Settled::Done, "the same words again find what is done");
 }
