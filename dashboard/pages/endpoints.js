@@ -1,4 +1,4 @@
-// Endpoints: where companies hear of events, whether they listen, and what to do when they do not.
+// Endpoints: where companies receive events, whether they listen, and what to do when they do not.
 
 import { act, get, path, query } from "/dashboard/frame/api.js";
 import { h, outside } from "/dashboard/frame/dom.js";

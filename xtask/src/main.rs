@@ -39,8 +39,8 @@ cargo xtask COMMAND
   soak         bounded traffic for hours (--hours 2), memory and descriptors each minute, and whether they stay flat
   proof [PART…] runs all parts or the ones named (matrix, kills, jobs, chaos, sim, new-seeds, soak), keeps their results
                below docs/proof/runs, and writes docs/proof.md of the results that are there (--page: the page alone;
-               --quick: ten minutes, results and page below target/proof; MATRIX, KILLS, JOBS, CHAOS, SEEDS, NEW_SEEDS
-               and HOURS set lengths)
+               --quick: short runs of all parts but new-seeds and soak, ten minutes, results and page below
+               target/proof; MATRIX, KILLS, JOBS, CHAOS, SEEDS, NEW_SEEDS and HOURS set lengths)
   instructions counts what the steps of a job's way execute, and compares with bench/instructions.txt (--save writes it)
   help         this text
 ";

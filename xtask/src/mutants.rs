@@ -1,7 +1,7 @@
 //! Takes one safeguard at a time out of a copy of the sources, and expects the test that is named for it to fail.
 //!
-//! A test that stays green proves nothing about its safeguard. `tidy` looks whether every text still stands where the
-//! list says, so that the list cannot rot.
+//! A test that stays green proves nothing about its safeguard. `tidy` checks that every text is still where the list
+//! says, so that the list cannot rot.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::{Outcome, cargo, planted, root};
 struct Mutant {
     safeguard: &'static str,
     file: &'static str,
-    /// Stands there exactly once.
+    /// The file contains it exactly once.
     text: &'static str,
     replacement: &'static str,
     /// Selects the test's target, for `cargo test --all-features`.
@@ -152,13 +152,14 @@ const MUTANTS: [Mutant; 15] = [
     },
 ];
 
-/// Looks whether every text stands where the list says, once.
+/// Checks that every text is where the list says, exactly once.
 pub fn check(faults: &mut Vec<String>) {
     for Mutant { file, text, safeguard, .. } in &MUTANTS {
         let found = fs::read_to_string(root().join(file)).map_or(0, |source| source.matches(text).count());
         if found != 1 {
             faults.push(format!(
-                "{file}: the text of the safeguard \"{safeguard}\" is there {found} times; mend MUTANTS in xtask/src/mutants.rs"
+                "{file}: must contain the text of the safeguard \"{safeguard}\" exactly once, not {found} times; update \
+                 MUTANTS in xtask/src/mutants.rs"
             ));
         }
     }
@@ -195,7 +196,10 @@ fn try_mutant(mutant: &Mutant, copy: &Path) -> Result<bool, String> {
     let fault = |error: std::io::Error| format!("{}: {error}", mutant.file);
     let source = fs::read_to_string(&path).map_err(fault)?;
     let [before, after] = source.split(mutant.text).collect::<Vec<_>>()[..] else {
-        return Err(format!("{}: the text of \"{}\" is not there once", mutant.file, mutant.safeguard));
+        return Err(format!(
+            "{}: must contain the text of \"{}\" exactly once",
+            mutant.file, mutant.safeguard
+        ));
     };
     fs::write(&path, [before, mutant.replacement, after].concat()).map_err(fault)?;
     let test = |more: &[&str]| {
@@ -208,6 +212,6 @@ fn try_mutant(mutant: &Mutant, copy: &Path) -> Result<bool, String> {
     fs::write(&path, source).map_err(fault)?;
     match is_built.map_err(fault)? {
         true => Ok(!is_green.map_err(fault)?),
-        false => Err(format!("without \"{}\" it does not build; mend its replacement", mutant.safeguard)),
+        false => Err(format!("without \"{}\" it does not build; correct its replacement", mutant.safeguard)),
     }
 }

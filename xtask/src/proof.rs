@@ -1,7 +1,7 @@
 //! `docs/proof.md`: runs the fault tests and makes the page of what they wrote down.
 //!
-//! Every test adds a line of JSON for each of its rows (`crates/recado/tests/results`). The results of whole runs are in
-//! the repository, below `docs/proof/runs`, each part with its own date, commit, machine and length beside it: a part that
+//! Every test adds a line of JSON for each of its rows (`crates/recado/tests/results`). The results of the latest runs
+//! are in the repository, below `docs/proof/runs`, each part with its own date, commit, machine and length beside it: a part that
 //! takes hours need not be run again for another one, nor on a new machine.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::{Outcome, cargo, output, requirements, root, run};
 const ROWS: &str = "docs/proof/rows.json";
 const FOUND: &str = "docs/proof/found.json";
 
-/// Results of whole runs.
+/// Results of the latest runs, whole or shorter.
 const RUNS: &str = "docs/proof/runs";
 
 const PAGE: &str = "docs/proof.md";
@@ -194,8 +194,9 @@ fn page(dir: &Path, quick: bool) -> Result<String, String> {
          nothing acknowledged may be lost, nothing refused may be sent, a duplicate needs a cause from the \
          [closed list](guarantees.md#when-a-delivery-may-happen-twice), a dead letter a reason, and the audit trail must \
          verify. Each row asserts that its fault struck.\n\n\
-         This page is written by `{command}` from what the runs wrote down. `cargo xtask proof --quick` does the same in \
-         about ten minutes on your machine, and `recado doctor --chaos` kills a server on your own disk.\n\n"
+         This page is written by `{command}` from what the runs wrote down. `cargo xtask proof --quick` makes a short run of \
+         each part but `new-seeds` and `soak` on your machine, in about ten minutes, and `recado doctor --chaos` kills a \
+         server on your own disk.\n\n"
     );
     page.push_str(&parts(dir)?);
     let mut rows = Vec::new();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Outcome, cargo, licences, mutants, output, requirements, rooms, root};
+use crate::{Outcome, cargo, licences, mutants, output, planted, requirements, rooms, root};
 
 /// Crates of the workspace that each one may depend on, without the `recado-` of their names. Arrows point inwards.
 const ALLOWED: &[(&str, &str)] = &[
@@ -55,10 +55,10 @@ const ALLOWED: &[(&str, &str)] = &[
 const BANNED_FROM_CORE: [&str; 8] =
     ["tokio", "rand", "fastrand", "reqwest", "hyper", "rusqlite", "axum", "getrandom"];
 
-/// A file that is longer than a sitting.
+/// Longest source file allowed, in lines.
 const FILE_LINES_MAX: usize = 700;
 
-/// Rooms that nobody designed.
+/// File names that say nothing about their content.
 const DRAWERS: [&str; 6] = ["util.rs", "utils.rs", "common.rs", "helpers.rs", "misc.rs", "imp.rs"];
 
 pub fn run() -> Outcome {
@@ -72,6 +72,7 @@ pub fn run() -> Outcome {
     unreachable_pages(&mut faults)?;
     requirements::check(&mut faults)?;
     mutants::check(&mut faults);
+    planted::check(&mut faults);
     if faults.is_empty() {
         println!("tidy");
         return Ok(());

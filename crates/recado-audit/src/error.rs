@@ -30,7 +30,7 @@ pub enum Error {
     #[error("there is no public key in {}; put public.pem back, or name the key to verify with", .dir.display())]
     NoPublicKey { dir: PathBuf },
     /// For a person: another key signed this file.
-    #[error("{} is not signed with this trail's key; verify the trail, then remove the file to go on without it", .path.display())]
+    #[error("{} is not signed with this trail's key; verify the trail, then remove the file to continue without it", .path.display())]
     NotOurs { path: PathBuf },
     /// For a person: nothing is written to a trail that is not whole.
     #[error(
@@ -40,7 +40,7 @@ pub enum Error {
     /// For a person: records that were signed are gone.
     #[error(
         "sequence {signed} was signed, but the trail ends at {end}; restore the newest segment from a backup, \
-         or remove head.json to go on without what is lost"
+         or remove head.json to continue without what is lost"
     )]
     Shortened { signed: u64, end: u64 },
     /// A defect of the caller's: a repeat is recognised by its number, so numbers must rise.

@@ -11,7 +11,7 @@ pub fn confirm(question: &str, otherwise: &str) -> Done {
         return Err(Stop::usage(otherwise));
     }
     let mut err = io::stderr();
-    write!(err, "{question} Go on? [y/N] ")?;
+    write!(err, "{question} Continue? [y/N] ")?;
     err.flush()?;
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer)?;

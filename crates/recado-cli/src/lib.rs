@@ -67,7 +67,7 @@ enum Command {
     Dlq(delivery::dlq::DlqCommand),
     /// Follow what happens, as it happens.
     Events(monitor::events::EventsArgs),
-    /// Webhook endpoints: where companies hear of events.
+    /// Webhook endpoints: where companies receive events.
     #[command(
         after_help = "EXAMPLES:\n  recado endpoints list\n  recado endpoints add --company acme --to https://example.com/hooks\n  recado endpoints test ep_0197"
     )]
@@ -104,7 +104,7 @@ enum Command {
     #[command(
         after_help = "EXAMPLES:\n  recado tenants\n  recado tenants --route email\n  recado tenants set acme --weight 3"
     )]
-    Tenants(OrList<tenants::TenantsCommand, tenants::ListArgs>),
+    Tenants(OrList<tenants::TenantsCommand, tenants::TenantListArgs>),
     /// The nodes that share the store: health, share of the work.
     #[command(after_help = "EXAMPLES:\n  recado nodes\n  recado nodes --json")]
     Nodes(AskArgs),
@@ -112,7 +112,7 @@ enum Command {
     Alerts(monitor::alerts::AlertsArgs),
     /// Show retry KPIs beside their targets.
     Kpis(monitor::kpis::KpisArgs),
-    /// The audit trail: look, export, prove it whole, remove one person's data.
+    /// The audit trail: look, export, verify, remove one person's data.
     #[command(
         after_help = "EXAMPLES:\n  recado audit show --job order-1042\n  recado audit export --subject user=u-81 --out u-81.ndjson\n  recado audit verify"
     )]

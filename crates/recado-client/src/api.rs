@@ -109,7 +109,7 @@ calls! {
     endpoint(id: &str) -> Endpoint { GET ["v1", "endpoints", id] Safe }
     /// Changes what is given. A new secret is in the answer, and is never shown again.
     change_endpoint(id: &str, change: &EndpointChange) -> Endpoint { PATCH ["v1", "endpoints", id] IfUnsent, change }
-    /// Switches an endpoint on again, with no failures to its name.
+    /// Switches an endpoint on again; its count of failures starts over.
     enable_endpoint(id: &str) -> Endpoint { POST ["v1", "endpoints", id, "enable"] Safe }
     /// Posts a signed test to an endpoint. A refusal by the receiver is a result, not an error.
     test_endpoint(id: &str) -> EndpointTested { POST ["v1", "endpoints", id, "test"] IfUnsent }

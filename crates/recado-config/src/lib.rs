@@ -137,7 +137,7 @@ pub struct RouteConfig {
     pub kind: Kind,
     pub delivery: Delivery,
     pub provider: Box<str>,
-    /// Providers that take over, in order, when the ones before them are closed off.
+    /// Providers that take over, in order, while the ones before them cannot take a job.
     pub others: Vec<Box<str>>,
     /// The name of the built-in rules.
     pub classifier_name: &'static str,

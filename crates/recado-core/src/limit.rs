@@ -1,7 +1,7 @@
 //! Rate limits that hold over every window, not only on average.
 //!
 //! A limit of 100 a minute means that in no minute more than 100 go out, wherever that minute begins. So
-//! what went out is remembered for as long as the window lasts, in a few dozen steps. What falls into one
+//! what went out is remembered for as long as the window lasts, in 64 steps. What falls into one
 //! step counts as if it had gone out at the end of the step after it: that costs up to a thirty-second of the
 //! window, and leaves room for what lies between taking and arriving, a write and a network. (Algorithms that
 //! keep one number let a burst and the even flow after it through, up to twice the limit in one window.)
@@ -17,7 +17,7 @@ use crate::values::named_enum::named_enum;
 use crate::values::time::Timestamp;
 
 named_enum! {
-    /// Which bound is reached.
+    /// The bound that was reached.
     pub enum LimitKind {
         /// The provider's rate.
         Rate = "rate",

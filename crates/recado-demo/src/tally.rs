@@ -18,7 +18,7 @@ struct RouteResults {
 pub struct EventTally {
     routes: BTreeMap<String, RouteResults>,
     /// Providers whose breaker is not closed.
-    closed_off: BTreeSet<String>,
+    open_breakers: BTreeSet<String>,
 }
 
 impl EventTally {
@@ -29,8 +29,8 @@ impl EventTally {
             EventKind::JobSent => self.route(event).sent += 1,
             EventKind::JobRetryScheduled => self.route(event).retried += 1,
             EventKind::JobFailed => self.route(event).died += 1,
-            EventKind::CircuitBreakerOpened => drop(self.closed_off.insert(provider.to_owned())),
-            EventKind::CircuitBreakerClosed => drop(self.closed_off.remove(provider)),
+            EventKind::CircuitBreakerOpened => drop(self.open_breakers.insert(provider.to_owned())),
+            EventKind::CircuitBreakerClosed => drop(self.open_breakers.remove(provider)),
             _ => {}
         }
         line_of(event, provider)
@@ -43,9 +43,12 @@ impl EventTally {
     /// In one line.
     pub fn line(&self) -> String {
         let sum = |of: fn(&RouteResults) -> u64| self.routes.values().map(of).sum::<u64>();
-        let closed_off: Vec<_> = self.closed_off.iter().map(|name| &**name).collect();
-        let open =
-            if closed_off.is_empty() { String::new() } else { format!("  open: {}", closed_off.join(", ")) };
+        let open_breakers: Vec<_> = self.open_breakers.iter().map(|name| &**name).collect();
+        let open = if open_breakers.is_empty() {
+            String::new()
+        } else {
+            format!("  open: {}", open_breakers.join(", "))
+        };
         format!(
             "sent {}  retried {}  died {}{open}",
             sum(|it| it.sent),

@@ -203,7 +203,7 @@ impl Intake {
             }),
         };
         if submission.run_at.is_some() && submission.delay.is_some() {
-            fault("/delayMs", "stands beside runAt; give one of the two".to_owned());
+            fault("/delayMs", "cannot be combined with runAt; give one of the two".to_owned());
         }
         let first_delay = route.map(|route| route.terms.policy.first_delay()).unwrap_or_default();
         let due_at = match (submission.run_at, submission.delay) {

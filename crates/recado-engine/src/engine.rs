@@ -280,7 +280,7 @@ impl Engine {
         self.notifier.tell_that_the_store_failed(&self.settings.node, why).await;
     }
 
-    /// Warns of jobs that were taken in when their route could still deliver, and wait in vain now.
+    /// Warns of accepted jobs whose route can no longer deliver.
     async fn warn_of_stranded_jobs(self) {
         let Ok(counts) = self.store.counts(self.now()).await else { return };
         for (route, jobs) in counts.waiting_by_route {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use recado_core::Cause;
 
-/// The fallback of an operation that failed for good, or whose provider is closed off.
+/// The fallback of an operation that failed for good, or whose provider's breaker is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     pub act: Act,
-    /// Acts when every provider of the route is closed off. Only where that is asked for: otherwise jobs
-    /// wait, and calls fall back anyway.
+    /// Acts while every provider's breaker is open. Only where that is asked for: otherwise jobs wait, and calls fall
+    /// back anyway.
     pub on_open: bool,
     /// Acts when a job failed for good.
     pub on_dead: bool,
@@ -29,7 +29,7 @@ impl Fallback {
         if cause == Cause::Fallback { self.on_open } else { self.on_dead }
     }
 
-    /// Returns true if jobs do anything but wait while every provider is closed off.
+    /// Returns true if jobs do anything but wait while every provider's breaker is open.
     pub fn acts_on_open(&self) -> bool {
         self.on_open && matches!(self.act, Act::MarkFailed | Act::Reschedule(_) | Act::MarkAccount)
     }

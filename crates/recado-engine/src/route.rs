@@ -29,7 +29,7 @@ pub struct Route {
     pub carrier: Carrier,
     /// The provider that its breaker and limits guard.
     pub provider: Box<str>,
-    /// Providers that take over, in order, when the ones before them are closed off.
+    /// Providers that take over, in order, while the ones before them cannot take a job.
     pub others: Vec<(Box<str>, Arc<dyn Transport>)>,
     pub classifier: Classifier,
     pub terms: Terms,

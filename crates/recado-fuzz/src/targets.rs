@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::Target;
 
-/// Runs what waits.
+/// The runtime on which targets call async code.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 /// Every target, cheapest first.

@@ -14,7 +14,7 @@
 //! those; claims, whose outcome Recado does not see; changing any rule.
 
 mod candidate;
-mod lives;
+mod job_tracker;
 mod skeleton;
 mod trial;
 
@@ -27,7 +27,7 @@ use recado_core::dead_letter::fingerprint;
 use recado_core::{AuditEvent, AuditKind, Class, Fault, JobId, Reason, RouteName};
 
 pub use candidate::{Candidate, RuleText, route_tables};
-use lives::{Lives, job_key};
+use job_tracker::{JobTracker, job_key};
 pub use skeleton::{Answer, Skeleton};
 pub use trial::{Effect, RuleTrials};
 
@@ -103,7 +103,7 @@ pub struct ErrorHistory {
     errors: IndexMap<(RouteName, Box<str>), ErrorCounts>,
     /// Deliveries so far, by route.
     delivered: HashMap<Box<str>, u64>,
-    lives: Lives<ErrorLife>,
+    jobs: JobTracker<ErrorLife>,
 }
 
 /// The errors of a job since it was accepted or last replayed, by their places in the history.
@@ -123,7 +123,7 @@ impl ErrorHistory {
         match event.kind {
             AuditKind::RetryScheduled => {
                 let error = self.count(event);
-                let life = job_key(event).and_then(|job| self.lives.running(job, begin));
+                let life = job_key(event).and_then(|job| self.jobs.open_or_begin(job, begin));
                 if let (Some(life), Some(error)) = (life, error) {
                     life.last = Some(error);
                     if !life.retried.contains(&error) {
@@ -134,17 +134,17 @@ impl ErrorHistory {
             AuditKind::Buried => {
                 let error = self.count(event);
                 let Some(job) = job_key(event) else { return };
-                let mut life = self.lives.end(job).unwrap_or_else(begin);
+                let mut life = self.jobs.end(job).unwrap_or_else(begin);
                 life.last = error.or(life.last);
                 self.record_death(&life, delivered);
-                self.lives.keep_buried(job, life);
+                self.jobs.keep_buried(job, life);
             }
             AuditKind::Delivered => {
                 match self.delivered.get_mut(&event.route) {
                     Some(count) => *count += 1,
                     None => drop(self.delivered.insert(event.route.clone(), 1)),
                 }
-                let Some(life) = job_key(event).and_then(|job| self.lives.end(job)) else { return };
+                let Some(life) = job_key(event).and_then(|job| self.jobs.end(job)) else { return };
                 let before = life.replayed_after.filter(|error| !life.retried.contains(error));
                 for error in life.retried.into_iter().chain(before) {
                     self.errors[error].retried_to_success += 1;
@@ -152,15 +152,15 @@ impl ErrorHistory {
             }
             AuditKind::Replayed => {
                 let Some(job) = job_key(event) else { return };
-                let buried = self.lives.unbury(job).and_then(|life| life.last);
+                let buried = self.jobs.take_buried(job).and_then(|life| life.last);
                 if event.data_changed == Some(false)
-                    && let Some(life) = self.lives.running(job, begin)
+                    && let Some(life) = self.jobs.open_or_begin(job, begin)
                 {
                     life.replayed_after = buried;
                 }
             }
             AuditKind::Cancelled | AuditKind::Discarded => {
-                job_key(event).map(|job| self.lives.end(job));
+                job_key(event).map(|job| self.jobs.end(job));
             }
             _ => {}
         }
@@ -206,8 +206,8 @@ impl ErrorHistory {
         Some(at)
     }
 
-    /// The errors whose history speaks against their class of today, those with most evidence first. `today` is asked
-    /// for the class that an error would get by the rules of today.
+    /// Returns the errors whose jobs ended differently from what their class of today predicts, those with most evidence
+    /// first. `today` is asked for the class that an error would get by the rules of today.
     pub fn candidates(&self, today: impl Fn(&ErrorCounts) -> Option<Class>) -> Vec<Candidate> {
         let judged = self.errors.values().filter_map(|error| Candidate::of(error, today(error)?));
         let mut found: Vec<Candidate> = judged.collect();

@@ -45,7 +45,7 @@ const LEASE_LASTS: Duration = Duration::from_secs(60);
 pub enum MoveError {
     #[error("cannot read the source: {0}")]
     Source(StoreError),
-    #[error("cannot write to the target: {0}; ask again to go on where it stopped")]
+    #[error("cannot write to the target: {0}; repeat the command to continue where it stopped")]
     Target(StoreError),
     #[error(
         "the target holds {} and {} already; move into an empty store",
@@ -56,8 +56,8 @@ pub enum MoveError {
     #[error("the target took everything over from {from} before; serve it, or move into an empty store")]
     TargetWhole { from: String },
     #[error(
-        "the target holds a part of what {from} had, of a move that was called off or is another one's; empty it (remove \
-         its data directory, or its keys from Redis), and ask again"
+        "the target holds a part of what {from} had, of a move that was cancelled or is another one's; empty it (remove \
+         its data directory, or its keys from Redis), and repeat the command"
     )]
     TargetHalfFilled { from: String },
     #[error("everything in the target was moved to {to} before; move into an empty store")]
@@ -68,14 +68,14 @@ pub enum MoveError {
     SourceHalfFilled { from: String },
     #[error("the source was moved to {to} before; serve that one, or move from there")]
     SourceMoved { to: String },
-    #[error("the source is being moved to {to}; go on with that move, or call it off with --to {to} --abort")]
+    #[error("the source is being moved to {to}; continue that move, or cancel it with --to {to} --abort")]
     SourceMoving { to: String },
-    #[error("the source is not being moved; there is nothing to call off")]
+    #[error("the source is not being moved; there is nothing to cancel")]
     NoMove,
-    #[error("the move was called off meanwhile: serve the source")]
+    #[error("the move was cancelled meanwhile: serve the source")]
     CalledOff,
     #[error(
-        "another `recado store migrate` has taken this move over, or it was finished or called off: this one has \
+        "another `recado store migrate` has taken this move over, or it was finished or cancelled: this one has \
          written nothing since and stops"
     )]
     TakenOver,
@@ -454,7 +454,7 @@ async fn check(
         let here = to.entries(*namespace).await?;
         here.iter().for_each(|entry| entries.add(entry_digest(*namespace, entry)));
     }
-    same("notes", moved.entries, entries)
+    same("key-value entries", moved.entries, entries)
 }
 
 fn same(what: &str, given: Tally, found: Tally) -> Result<(), MoveError> {

@@ -226,7 +226,7 @@ impl Sender {
         if !std::mem::replace(&mut self.in_trouble, true) {
             tracing::warn!(
                 why,
-                "The collector of traces does not take spans; they are dropped until it does, and deliveries go on"
+                "The collector of traces does not take spans; they are dropped until it does, and deliveries continue"
             );
         }
     }

@@ -18,6 +18,9 @@
 //!
 //! The same seed gives the same history: nothing here or in the engine reads a clock, a thread or randomness of its own.
 //! Deliberately absent: HTTP, SQLite and Redis themselves, the audit trail's files. See `docs/simulator.md`.
+//!
+//! Not to be confused with `recado-simulate`, which shows users what a policy does during an outage: one node, no faults
+//! but the provider's, nothing checked.
 
 pub mod checker;
 pub mod ending;

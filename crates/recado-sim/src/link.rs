@@ -24,7 +24,7 @@ use crate::server::{Server, ms};
 /// A client of the server waits this long for an answer that was lost.
 const ANSWER_TIMEOUT_MS: u64 = 1_000;
 
-/// Time without a break that a node has reached the server before leases that ran out are given to it, as in the Redis
+/// A node gets expired leases only after it has reached the server for this long without interruption, as in the Redis
 /// store.
 const ORPHAN_GRACE: Duration = Duration::from_secs(5);
 
@@ -106,7 +106,7 @@ impl LinkState {
     }
 
     /// Waits until the process is killed.
-    pub async fn killed(&self) {
+    pub async fn wait_until_killed(&self) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -135,7 +135,7 @@ impl LinkState {
     }
 
     /// Returns when the process runs; never for one that was killed.
-    pub async fn running(&self) {
+    pub async fn wait_until_running(&self) {
         loop {
             let (killed, until) = {
                 let condition = self.condition.lock();
@@ -151,8 +151,8 @@ impl LinkState {
         }
     }
 
-    /// Dies here if that is planned.
-    pub async fn pass(&self, moment: Moment, after: bool) {
+    /// Kills the process here if that is planned; returns when it runs.
+    pub async fn die_if_planned(&self, moment: Moment, after: bool) {
         let dies = self.condition.lock().dies_at.take_if(|planned| *planned == (moment, after)).is_some();
         if dies {
             self.history.add(Event::Fault {
@@ -162,7 +162,7 @@ impl LinkState {
             });
             self.kill();
         }
-        self.running().await;
+        self.wait_until_running().await;
     }
 
     fn reaches_server(&self) -> bool {
@@ -179,19 +179,19 @@ impl LinkState {
         if way_ms > 0 {
             tokio::time::sleep(ms(way_ms)).await;
         }
-        self.running().await;
+        self.wait_until_running().await;
         if self.reaches_server() {
             return Ok(());
         }
         tokio::time::sleep(ms(between(&self.random, 1, 500))).await;
-        self.running().await;
+        self.wait_until_running().await;
         Err(StoreError::Unavailable("the server is away".to_owned()))
     }
 
     async fn lose(&self, kind: &'static str) -> StoreResult<()> {
         self.fired(kind);
         tokio::time::sleep(ms(ANSWER_TIMEOUT_MS)).await;
-        self.running().await;
+        self.wait_until_running().await;
         Err(StoreError::Unavailable("no answer came".to_owned()))
     }
 
@@ -199,7 +199,8 @@ impl LinkState {
         self.history.add(Event::Fault { kind, node: Some(self.name.clone()), until: None });
     }
 
-    fn has_gone_bad(&self) -> bool {
+    /// Returns true if the network loses or repeats this call.
+    fn draws_network_fault(&self) -> bool {
         chance(&self.random, self.server.bad_per_mille())
     }
 }
@@ -221,12 +222,12 @@ fn steady(at: Timestamp) -> u64 {
 #[async_trait]
 impl Interceptor for Link {
     async fn before(&self, call: Call) -> StoreResult<()> {
-        self.running().await;
+        self.wait_until_running().await;
         if let Some(moment) = moment_of(call) {
-            self.pass(moment, false).await;
+            self.die_if_planned(moment, false).await;
         }
         self.travel().await?;
-        if self.has_gone_bad() {
+        if self.draws_network_fault() {
             return self.lose("lost request").await;
         }
         if call == Call::Enqueue && self.server.is_full() {
@@ -238,10 +239,10 @@ impl Interceptor for Link {
 
     async fn after(&self, call: Call) -> StoreResult<()> {
         if let Some(moment) = moment_of(call) {
-            self.pass(moment, true).await;
+            self.die_if_planned(moment, true).await;
         }
-        self.server.answers_leave().await;
-        if self.has_gone_bad() {
+        self.server.wait_for_stall_to_end().await;
+        if self.draws_network_fault() {
             return self.lose("lost answer").await;
         }
         self.travel().await?;
@@ -253,7 +254,8 @@ impl Interceptor for Link {
     }
 
     fn repeats(&self, call: Call) -> bool {
-        let repeats = matches!(call, Call::Enqueue | Call::Extend | Call::Settle) && self.has_gone_bad();
+        let repeats =
+            matches!(call, Call::Enqueue | Call::Extend | Call::Settle) && self.draws_network_fault();
         if repeats {
             self.fired("repeated request");
         }

@@ -12,13 +12,14 @@ pub const OPERATIONS_END_MS: u64 = 60_000;
 /// Every fault is over by this time.
 pub const FAULTS_END_MS: u64 = 70_000;
 
-/// A run that checks safety alone goes on with its faults until now.
+/// End of a safety run, which has faults until here.
 pub const SAFETY_END_MS: u64 = 75_000;
 
 /// A run that checks liveness ends here at the latest.
 pub const LIVENESS_END_MS: u64 = FAULTS_END_MS + 240_000;
 
-/// A generator of operations. Even seeds use one, odd seeds the other, which was written by another hand.
+/// A generator of operations. Even seeds use one, odd seeds the other, which was written independently of it, so that they
+/// do not share blind spots.
 pub trait Workload {
     fn operations(&self, random: &Random, nodes: usize) -> Vec<Timed<Operation>>;
 }
@@ -204,7 +205,7 @@ impl Plan {
         let random = stream(seed, "plan");
         let nodes = [1, 2, 2, 3][random.next_index(4)];
         let mode = if chance(&random, 600) { Mode::Liveness } else { Mode::Safety };
-        // Never nothing: calls of nodes whose clocks differ could go on for ever in one moment.
+        // At least 1 ms: otherwise nodes whose clocks differ could loop without virtual time passing.
         let latency_ms = [1, 2, 2, 20, 80][random.next_index(5)];
         let renames = chance(&random, 500);
         let workloads: [&dyn Workload; 2] = [&workload::Companies, &incidents::Incidents];

@@ -35,7 +35,7 @@ struct ProvidersState {
     calm: bool,
 }
 
-/// What a provider does with one request.
+/// A provider's reaction to one request.
 #[derive(Clone, Copy, Debug)]
 struct Behaviour {
     takes: bool,
@@ -188,7 +188,7 @@ impl Transport for SimTransport {
 
     async fn send(&self, delivery: Delivery<'_>) -> Outcome {
         let link = &self.link;
-        link.pass(Moment::Send, false).await;
+        link.die_if_planned(Moment::Send, false).await;
         let job = delivery.job;
         let receiver = receiver_in(&job.data);
         let (call, behaviour) = self.providers.decide(self.name, job.id.as_str(), receiver);
@@ -208,7 +208,7 @@ impl Transport for SimTransport {
         }));
         let waiting = Waiting { history: &link.history, link, call, answered: false };
         tokio::time::sleep(behaviour.after).await;
-        link.pass(Moment::Send, true).await;
+        link.die_if_planned(Moment::Send, true).await;
         waiting.end(behaviour);
         match behaviour.answer {
             Answer::Ok => Outcome::Accepted { answer: None },

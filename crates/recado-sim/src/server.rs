@@ -80,8 +80,8 @@ impl Server {
         if Instant::now() < troubles.bad_until { troubles.bad_per_mille } else { 0 }
     }
 
-    /// Waits until answers leave.
-    pub async fn answers_leave(&self) {
+    /// Waits until the server no longer stalls.
+    pub async fn wait_for_stall_to_end(&self) {
         loop {
             let until = self.troubles().stalled_until;
             if Instant::now() >= until {

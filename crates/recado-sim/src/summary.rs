@@ -28,7 +28,7 @@ pub const FAULT_KINDS: [&str; 19] = [
     "stop",
 ];
 
-/// What many runs saw.
+/// Totals over many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     pub seeds: u64,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use recado_core::Random;
 use recado_engine::{Clock, MOVED_NAMESPACES};
 use recado_server::migrate::{Named, move_all};
 use recado_store::reference::ReferenceStore;
@@ -32,15 +31,13 @@ pub struct World {
     pub history: History,
     pub server: Arc<Server>,
     pub providers: Arc<Providers>,
-    /// For clients and workers.
-    pub random: Random,
     nodes: Vec<Node>,
     /// The store is on its way to another one: no node starts.
     moving: AtomicBool,
     last_walk: AtomicU64,
 }
 
-/// A place for processes of one name.
+/// One node: the processes that run under its name, one after another.
 #[derive(Debug)]
 struct Node {
     name: String,
@@ -78,7 +75,6 @@ impl World {
         World {
             server: Arc::new(Server::new(plan.nodes > 1)),
             providers: Arc::new(Providers::new(plan.seed)),
-            random: stream(plan.seed, "clients"),
             nodes: (0..plan.nodes).map(node).collect(),
             moving: AtomicBool::new(false),
             last_walk: AtomicU64::new(0),
@@ -238,7 +234,7 @@ impl World {
             Fault::KillAt { node, moment, after, down_ms } => {
                 let Some(link) = link(node) else { return };
                 link.die_at(moment, after);
-                link.killed().await;
+                link.wait_until_killed().await;
                 drop(self.nodes[node].process.lock().take_if(|process| process.link.is_killed()));
                 self.clone().start_after(node, down_ms).await;
             }

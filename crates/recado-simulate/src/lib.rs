@@ -12,6 +12,9 @@
 //!
 //! Deliberately absent: the time that the machine and its disk need, so the route is never slower than its provider;
 //! other routes that share the provider; other nodes.
+//!
+//! Not to be confused with `recado-sim`, which tests the engine itself: several nodes, faults of every kind, and a checker
+//! of what is promised.
 
 mod provider;
 mod tally;
@@ -67,7 +70,7 @@ pub struct Load {
     pub companies: u32,
     /// Times at which the route's first provider is down.
     pub outages: Vec<Range<Duration>>,
-    /// Time that the provider takes for an answer, on the average.
+    /// Time that the provider takes for an answer, on average.
     pub latency: Duration,
     pub duration: Duration,
     pub seed: u64,

@@ -13,12 +13,14 @@ use recado_transport::{DataFault, Delivery, Transport, TransportKind};
 use crate::Load;
 use crate::tally::Tally;
 
-/// Shares of attempts during an outage: the connection is refused, …
+/// Share of an outage's attempts whose connection is refused.
 const REFUSED: f64 = 0.5;
-/// … the provider answers that it cannot, …
+
+/// Share of an outage's attempts that get the answer "unavailable".
 const UNAVAILABLE: f64 = 0.3;
-/// … or it never answers, so the attempt ends by the route's timeout. With the rest the connection is lost after the
-/// job was handed over. It is uncertain then, as after a timeout, whether the provider has it.
+
+/// Share of an outage's attempts that get no answer until the route's timeout. The rest lose the connection after the
+/// handover. In both cases it is uncertain whether the provider has the job.
 const SILENT: f64 = 0.15;
 
 /// Answers of providers that are down. A route is given the first that its rules read as one.

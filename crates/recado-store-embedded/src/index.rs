@@ -123,7 +123,7 @@ pub enum JobLocation {
     Row(u64),
 }
 
-/// Names by their place, which is their key: a small number, so that slots are small.
+/// Interned names: a name's key is its position, a small number, so that slots are small.
 type NameTable<N> = IndexSet<N, DefaultHashBuilder>;
 
 /// Returns a name's key, which it gets now if it has none.

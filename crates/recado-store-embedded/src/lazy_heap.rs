@@ -13,7 +13,7 @@ pub struct LazyHeap<T: Ord> {
 /// Below this many entries sweeping or sorting is not worth it.
 const SWEEP_MIN: usize = 1_024;
 
-/// A heap of which one of so many parts was taken out at once is sorted to take out the rest.
+/// When 1/64 of the heap was taken in one call, the rest is sorted instead of popped.
 const SORTED_PART: usize = 64;
 
 impl<T: Ord> Default for LazyHeap<T> {

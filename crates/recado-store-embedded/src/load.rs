@@ -8,7 +8,7 @@ use crate::rows;
 use crate::scan::{Chunk, ChunkRanges, ChunkReader, JobRow, RowStatus};
 use crate::store::audit_log;
 
-/// From the first of so many parts of the file the number of its waiting jobs is guessed, to reserve memory.
+/// Memory is reserved for as many waiting jobs as the first 1/16 of the file suggests.
 const GUESS_PART: usize = 16;
 
 /// Leases held inside the last process ended with it: they count as run out since the beginning of time.

@@ -1,4 +1,4 @@
-//! Rows and values, both ways.
+//! Converts table rows to values and back.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 -- Since when the oldest job of each lane has been due. ARGV: now, then a route ('' for all) and a company for each that is
 -- left out. Answers: route and time of each lane that has one.
 --
--- Of many tenants those are asked that have waited longest for a turn; who has not been served for a while is there.
+-- Looks at the 100 tenants that have waited longest for a turn: the oldest due job is almost always theirs.
 
 local TENANTS_MAX = 100
 

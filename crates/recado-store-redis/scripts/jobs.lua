@@ -2,8 +2,8 @@
 --
 -- A job is two values, a head and its data, under a number that grows. The head's first fields are read here;
 -- all else in it is for Rust. A new job that is due lies in a stream, which packs many into one allocation: the head's
--- length in a byte, the head and the data as one value. Once it has a story of its own, or is large or for later, it has
--- keys of its own.
+-- length in a byte, the head and the data as one value. Once it waits again after an attempt or is a dead letter, it has
+-- keys of its own; so has one that is large or for later.
 --
 -- A script writes changes of many jobs with one command where it can: a call costs more than most of what it does.
 

@@ -3,7 +3,8 @@
 --
 -- A tenant's jobs of one priority are in order of due time and arrival. Those that were due when they came are in a
 -- list as they came, a few bytes each; the others lie aside in a sorted set, and whichever is first of the two is
--- next. Who leaves the list by another door is put down as having left, and is passed over when it comes up.
+-- next. A job that leaves out of turn (cancelled, expired) is recorded as gone, and skipped when its turn
+-- comes.
 --
 -- Lanes and tenants are read once in a call, and written back by `save` with all that was put into lists and moved
 -- in the ring.

@@ -1,4 +1,5 @@
--- Entries of the audit trail that were split, because some of their records were erased. ARGV: their places. Answers place and entry of each that is there.
+-- Entries of the audit trail that were split, because some of their records were erased. ARGV: their places. Returns
+-- place and entry of each one that exists.
 
 local answers = {}
 for _, place in ipairs(ARGV) do

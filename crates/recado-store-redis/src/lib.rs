@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   enqueue ┐                                  ┌ new: a stream, many jobs to an allocation
-//!   claim   ├─▶ one script ─▶ partition {0} ───┤ job, data: keys of its own, once it has a story
+//!   claim   ├─▶ one script ─▶ partition {0} ───┤ job, data: keys of its own, once it waits again or is dead
 //!   settle  ┘   on one slot   partition {1} …  │ line, aside, later, ring: who is next
 //!                                              └ held, leases · letter, dead · ended · audit
 //!   key-value ─▶ one script ─▶ {notes}

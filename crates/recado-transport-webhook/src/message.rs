@@ -69,7 +69,7 @@ pub(crate) fn read<'a>(
 fn to<'a>(data: &Object<'a, '_>, guard: &Guard, secret: Option<&Secret>) -> Option<Destination<'a>> {
     match (data.has("endpointId"), data.has("url")) {
         (true, true) => {
-            data.fault("url", "stands beside `endpointId`; give one of the two");
+            data.fault("url", "cannot be combined with `endpointId`; give one of the two");
             endpoint(data)
         }
         (true, false) => endpoint(data),

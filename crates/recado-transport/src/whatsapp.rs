@@ -182,7 +182,7 @@ fn message<'a>(data: &Object<'a, '_>) -> Option<Message<'a>> {
         (true, true) => {
             data.fault(
                 "media",
-                "stands beside `text`; give one of the two, words under a picture go into `media.caption`",
+                "cannot be combined with `text`; give one of the two, words under a picture go into `media.caption`",
             );
             data.words("text", "Olá!");
             media(&data.object("media")?)
@@ -236,7 +236,7 @@ fn media<'a>(media: &Object<'a, '_>) -> Option<Message<'a>> {
 fn content<'a>(media: &Object<'a, '_>) -> Option<Cow<'a, str>> {
     let (url, file) = (web_address(media), file(media));
     match (media.has("url"), media.has("base64")) {
-        (true, true) => media.fault("base64", "stands beside `url`; give one of the two"),
+        (true, true) => media.fault("base64", "cannot be combined with `url`; give one of the two"),
         (false, false) => media.fault_here("has no content; write `url` or `base64`"),
         _ => {}
     }

@@ -75,7 +75,7 @@ pub enum AlertUnit {
     Share,
     Count,
     Seconds,
-    /// So many times as much as usual.
+    /// A multiple of the usual value.
     Times,
     /// It is so or it is not.
     Fact,
@@ -100,7 +100,7 @@ pub struct AlertRule {
     pub pending_ms: u64,
     /// It is calm at or below this share of the threshold, …
     pub resolve_share: f64,
-    /// … and over after so long of that.
+    /// … and over after this long of calm.
     pub clear_ms: u64,
     /// Names it does not fire for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

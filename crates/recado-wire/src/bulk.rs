@@ -90,7 +90,7 @@ pub struct BulkRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     pub rate_per_second: Option<u32>,
-    /// So many are replayed first, up to 100; the rest follows when they were delivered.
+    /// This many are replayed first, up to 100; the rest follows when they were delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 100)]
     pub canary: Option<u32>,

@@ -304,7 +304,7 @@ impl Body for ReplayRequest {
     fn check(&self, faults: &mut Faults) {
         faults.note_out_of_range("data", self.data.as_ref());
         if self.data.is_some() && self.original == Some(true) {
-            faults.note("original", "stands beside data; give one of the two");
+            faults.note("original", "cannot be combined with data; give one of the two");
         }
         faults.check_length("note", self.note.as_deref());
     }

@@ -278,7 +278,7 @@ impl Body for SettleRequest {
         match (&self.succeed, &self.fail) {
             (Some(said), None) => faults.within("succeed", |faults| said.check(faults)),
             (None, Some(said)) => faults.within("fail", |faults| said.check(faults)),
-            (Some(_), Some(_)) => faults.note("fail", "stands beside succeed; give one of the two"),
+            (Some(_), Some(_)) => faults.note("fail", "cannot be combined with succeed; give one of the two"),
             (None, None) => faults.note("succeed", "is missing, and fail too; give one of the two"),
         }
     }

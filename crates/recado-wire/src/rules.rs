@@ -39,7 +39,7 @@ pub struct SuggestionList {
     pub read_until: Option<Timestamp>,
 }
 
-/// A rule that the history of one error speaks for.
+/// A rule that the history of one error supports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleSuggestion {

@@ -60,7 +60,7 @@ pub struct SimulationRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 20)]
     pub outages: Option<Vec<Outage>>,
-    /// Time that the provider takes for an answer, on the average; 200 when absent.
+    /// Time that the provider takes for an answer, on average; 200 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3600000)]
     pub latency_ms: Option<u64>,

@@ -132,7 +132,7 @@ pub async fn remove(api: ApiState, id: InPath<String>, actor: Actor) -> ApiResul
     answer::done()
 }
 
-/// Switch an endpoint on again, with no failures to its name.
+/// Switch an endpoint on again; its count of failures starts over.
 #[utoipa::path(
     post, path = "/v1/endpoints/{id}/enable", tag = "endpoints", operation_id = "enableEndpoint",
     params(("id" = String, Path), ActorHeader),

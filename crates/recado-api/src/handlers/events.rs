@@ -29,7 +29,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
     get, path = "/v1/events", tag = "events", operation_id = "listenToEvents",
     params(
         EventQuery,
-        ("Last-Event-ID" = Option<String>, Header, description = "The last event received: the stream goes on after it."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The last event received: the stream continues after it."),
     ),
     responses(
         (

@@ -170,7 +170,7 @@ pub async fn pause(api: ApiState, name: InPath<String>, actor: Actor, Reason(rea
     show_or_refuse(&api, &name, view).await
 }
 
-/// Let a paused provider go on.
+/// Resume a paused provider.
 #[utoipa::path(
     post, path = "/v1/providers/{name}/resume", tag = "providers", operation_id = "resumeProvider",
     params(("name" = String, Path), ActorHeader), request_body = Option<PauseRequest>,

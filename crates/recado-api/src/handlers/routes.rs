@@ -43,7 +43,7 @@ pub async fn list(api: ApiState, _: NoQuery) -> ApiResult {
     answer::ok(&RouteList { items: routes.map(|route| show_one(&api, route, &counts)).collect() })
 }
 
-/// Pause a route: its jobs wait and spend no attempt. Other routes to the same provider go on.
+/// Pause a route: its jobs wait and spend no attempt. Other routes to the same provider continue.
 #[utoipa::path(
     post, path = "/v1/routes/{name}/pause", tag = "routes", operation_id = "pauseRoute",
     params(("name" = String, Path), ActorHeader), request_body = Option<PauseRequest>,
@@ -54,7 +54,7 @@ pub async fn pause(api: ApiState, name: InPath<String>, actor: Actor, Reason(rea
     show_or_refuse(&api, &name).await
 }
 
-/// Let a paused route go on.
+/// Resume a paused route.
 #[utoipa::path(
     post, path = "/v1/routes/{name}/resume", tag = "routes", operation_id = "resumeRoute",
     params(("name" = String, Path), ActorHeader), request_body = Option<PauseRequest>,

@@ -51,7 +51,7 @@ pub async fn simulate(api: ApiState, request: Request) -> ApiResult {
     match run(scenario, request, policies, turn, listen).await? {
         Ok(simulation) => answer::ok(&simulation),
         Err(Stopped::ByCaller) if api.options.closing.is_cancelled() => {
-            Err(ApiError::new(Code::Stopping, "the simulation was stopped: so is the server"))
+            Err(ApiError::new(Code::Stopping, "the simulation was stopped because the server is stopping"))
         }
         Err(Stopped::ByCaller) => Err(ApiError::busy(format!(
             "the simulation was stopped after {} s; simulate fewer jobs, or run `recado simulate` on another machine",

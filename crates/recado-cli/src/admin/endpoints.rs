@@ -24,32 +24,32 @@ pub enum EndpointsCommand {
     Add(AddArgs),
     /// Show one endpoint.
     #[command(after_help = "EXAMPLES:\n  recado endpoints show ep_0197")]
-    Show(OneArgs),
+    Show(EndpointArgs),
     /// Change an endpoint; what is not named stays.
     #[command(
         after_help = "EXAMPLES:\n  recado endpoints set ep_0197 --to https://example.com/new\n  recado endpoints set ep_0197 --event all\n  recado endpoints set ep_0197 --off"
     )]
-    Set(SetArgs),
-    /// Switch an endpoint on again, with no failures to its name.
+    Set(EndpointSetArgs),
+    /// Switch an endpoint on again; its count of failures starts over.
     #[command(after_help = "EXAMPLES:\n  recado endpoints enable ep_0197")]
-    Enable(OneArgs),
+    Enable(EndpointArgs),
     /// Post a signed test at once; fails unless the receiver says yes.
     #[command(after_help = "EXAMPLES:\n  recado endpoints test ep_0197")]
-    Test(OneArgs),
+    Test(EndpointArgs),
     /// Remove an endpoint.
     #[command(after_help = "EXAMPLES:\n  recado endpoints remove ep_0197")]
-    Remove(OneArgs),
+    Remove(EndpointArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct AddArgs {
-    /// Tenant whose events it hears.
+    /// Tenant whose events it receives.
     #[arg(long, value_name = "ID")]
     company: String,
     /// URL of the receiver.
     #[arg(long, value_name = "ADDRESS")]
     to: String,
-    /// Events it hears, separated by commas [default: all].
+    /// Events it receives, separated by commas [default: all].
     #[arg(long, value_name = "EVENT,…", value_delimiter = ',')]
     event: Vec<String>,
     /// A secret of your own, whsec_… or @file [default: drawn].
@@ -63,13 +63,13 @@ pub struct AddArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct SetArgs {
+pub struct EndpointSetArgs {
     /// The endpoint's id.
     id: String,
     /// URL of the receiver.
     #[arg(long, value_name = "ADDRESS")]
     to: Option<String>,
-    /// Events it hears, separated by commas; or all.
+    /// Events it receives, separated by commas; or all.
     #[arg(long, value_name = "EVENT,…", value_delimiter = ',')]
     event: Option<Vec<String>>,
     /// A new secret, whsec_… or @file; the one before signs beside it for a day.
@@ -89,7 +89,7 @@ pub struct SetArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct OneArgs {
+pub struct EndpointArgs {
     /// The endpoint's id.
     id: String,
     #[command(flatten)]
@@ -108,15 +108,15 @@ pub async fn run(command: EndpointsCommand, screen: &mut Screen) -> Done {
             };
             args.ask.show(screen, &args.ask.client()?.add_endpoint(&request).await?, facts)
         }
-        EndpointsCommand::Show(OneArgs { id, ask }) => {
+        EndpointsCommand::Show(EndpointArgs { id, ask }) => {
             ask.show(screen, &ask.client()?.endpoint(&id).await?, facts)
         }
         EndpointsCommand::Set(args) => set(args, screen).await,
-        EndpointsCommand::Enable(OneArgs { id, ask }) => {
+        EndpointsCommand::Enable(EndpointArgs { id, ask }) => {
             ask.show(screen, &ask.client()?.enable_endpoint(&id).await?, facts)
         }
         EndpointsCommand::Test(args) => test(args, screen).await,
-        EndpointsCommand::Remove(OneArgs { id, ask }) => {
+        EndpointsCommand::Remove(EndpointArgs { id, ask }) => {
             ask.client()?.remove_endpoint(&id).await?;
             let removed = serde_json::json!({ "id": id, "removed": true });
             ask.show(screen, &removed, |screen, _| screen.line(format_args!("{} removed", clean(&id))))
@@ -153,7 +153,7 @@ async fn list(args: OfTenantArgs, screen: &mut Screen) -> Done {
     args.ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS))
 }
 
-async fn set(args: SetArgs, screen: &mut Screen) -> Done {
+async fn set(args: EndpointSetArgs, screen: &mut Screen) -> Done {
     let change = EndpointChange {
         url: args.to,
         events: args.event.map(named),
@@ -211,7 +211,7 @@ fn facts(screen: &mut Screen, endpoint: &Endpoint) -> io::Result<()> {
     Ok(())
 }
 
-async fn test(args: OneArgs, screen: &mut Screen) -> Done {
+async fn test(args: EndpointArgs, screen: &mut Screen) -> Done {
     let tested = args.ask.client()?.test_endpoint(&args.id).await?;
     args.ask.show(screen, &tested, |screen, tested| {
         if !tested.ok {

@@ -20,7 +20,7 @@ pub enum ProvidersCommand {
     List(AskArgs),
     /// Show one provider.
     #[command(after_help = "EXAMPLES:\n  recado providers show instagram")]
-    Show(OneArgs),
+    Show(ProviderArgs),
     /// Open a breaker by hand, until it is closed by hand.
     #[command(after_help = "EXAMPLES:\n  recado providers open instagram --reason 'their maintenance'")]
     Open(TurnArgs),
@@ -30,13 +30,13 @@ pub enum ProvidersCommand {
     /// Pause a provider: its jobs wait and spend no attempt.
     #[command(after_help = "EXAMPLES:\n  recado providers pause smtp-main --reason 'new password'")]
     Pause(PauseArgs),
-    /// Let a paused provider go on.
+    /// Resume a paused provider.
     #[command(after_help = "EXAMPLES:\n  recado providers resume smtp-main")]
-    Resume(OneArgs),
+    Resume(ProviderArgs),
 }
 
 #[derive(Debug, Args)]
-pub struct OneArgs {
+pub struct ProviderArgs {
     /// The provider.
     name: String,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub async fn run(args: OrList<ProvidersCommand, AskArgs>, screen: &mut Screen) -
             let list = ask.client()?.providers().await?;
             ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS))
         }
-        ProvidersCommand::Show(OneArgs { name, ask }) => {
+        ProvidersCommand::Show(ProviderArgs { name, ask }) => {
             ask.show(screen, &ask.client()?.provider(&name).await?, facts)
         }
         ProvidersCommand::Open(args) => turn(args, BreakerAction::Open, screen).await,
@@ -80,7 +80,7 @@ pub async fn run(args: OrList<ProvidersCommand, AskArgs>, screen: &mut Screen) -
             let request = PauseRequest { reason };
             ask.show(screen, &ask.client()?.pause_provider(&name, &request).await?, facts)
         }
-        ProvidersCommand::Resume(OneArgs { name, ask }) => {
+        ProvidersCommand::Resume(ProviderArgs { name, ask }) => {
             ask.show(screen, &ask.client()?.resume_provider(&name).await?, facts)
         }
     }

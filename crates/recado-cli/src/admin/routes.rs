@@ -16,14 +16,14 @@ pub enum RoutesCommand {
     List(AskArgs),
     /// Pause a route: its jobs wait and spend no attempt.
     #[command(after_help = "EXAMPLES:\n  recado routes pause email --reason 'wrong template'")]
-    Pause(OneArgs),
-    /// Let a paused route go on.
+    Pause(RouteArgs),
+    /// Resume a paused route.
     #[command(after_help = "EXAMPLES:\n  recado routes resume email")]
-    Resume(OneArgs),
+    Resume(RouteArgs),
 }
 
 #[derive(Debug, Args)]
-pub struct OneArgs {
+pub struct RouteArgs {
     /// The route.
     name: String,
     /// Reason, for the next operator.
@@ -39,11 +39,11 @@ pub async fn run(args: OrList<RoutesCommand, AskArgs>, screen: &mut Screen) -> D
             let list = ask.client()?.routes().await?;
             return ask.show(screen, &list, |screen, list| screen.table(&list.items, COLUMNS));
         }
-        RoutesCommand::Pause(OneArgs { name, reason, ask }) => {
+        RoutesCommand::Pause(RouteArgs { name, reason, ask }) => {
             let route = ask.client()?.pause_route(&name, &PauseRequest { reason }).await?;
             (ask, route)
         }
-        RoutesCommand::Resume(OneArgs { name, reason, ask }) => {
+        RoutesCommand::Resume(RouteArgs { name, reason, ask }) => {
             let route = ask.client()?.resume_route(&name, &PauseRequest { reason }).await?;
             (ask, route)
         }

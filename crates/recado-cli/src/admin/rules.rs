@@ -13,7 +13,7 @@ use crate::{AskArgs, Done, duration, millis};
 
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
-    /// Suggest classification rules for errors whose jobs end otherwise than their class says.
+    /// Suggest classification rules for errors whose jobs end differently from what their class predicts.
     #[command(
         after_help = "EXAMPLES:\n  recado rules suggest\n  recado rules suggest --route email --since 30d\n  recado rules suggest --json\n\nNothing changes by itself: paste the line that you agree with into the route's table, and check it with\n`recado config check`."
     )]
@@ -22,10 +22,10 @@ pub enum RulesCommand {
 
 #[derive(Debug, Args)]
 pub struct SuggestArgs {
-    /// Of this route alone.
+    /// Only this route.
     #[arg(long, value_name = "ROUTE", value_parser = route)]
     route: Option<RouteName>,
-    /// Learn from this long back.
+    /// How far back to read.
     #[arg(long, value_name = "DURATION", value_parser = since, default_value = "7d")]
     since: Duration,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub struct SuggestArgs {
 fn since(text: &str) -> Result<Duration, String> {
     let since = duration(text)?;
     if since.is_zero() {
-        return Err("nothing happened within no time; write one such as 7d or 12h".to_owned());
+        return Err("--since must be longer than zero, such as 7d or 12h".to_owned());
     }
     Ok(since)
 }
@@ -49,7 +49,7 @@ pub async fn run(command: RulesCommand, screen: &mut Screen) -> Done {
 
 fn show(screen: &mut Screen, list: &SuggestionList) -> std::io::Result<()> {
     if list.items.is_empty() {
-        screen.line("No error since then speaks against its class.")?;
+        screen.line("Nothing to suggest: every error ended as its class says.")?;
     } else {
         show_table(screen, &list.items)?;
         screen.line("")?;

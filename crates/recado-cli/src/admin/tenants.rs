@@ -16,19 +16,19 @@ use crate::{AskArgs, Done, Stop, show_cursor};
 pub enum TenantsCommand {
     /// List tenants: counts, turns, and why each waits.
     #[command(after_help = "EXAMPLES:\n  recado tenants list --route email")]
-    List(ListArgs),
+    List(TenantListArgs),
     /// Show one tenant on each of its routes.
     #[command(after_help = "EXAMPLES:\n  recado tenants show acme")]
-    Show(OneArgs),
-    /// Say how a tenant is treated; what is not named stays.
+    Show(TenantArgs),
+    /// Set a tenant's weight, limit or pause; what is not named stays.
     #[command(
         after_help = "EXAMPLES:\n  recado tenants set acme --weight 3\n  recado tenants set acme --max-per-minute 60\n  recado tenants set acme --max-per-minute none --resume"
     )]
-    Set(SetArgs),
+    Set(TenantSetArgs),
 }
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct TenantListArgs {
     /// Only this tenant.
     #[arg(long, value_name = "ID", value_parser = company)]
     company: Option<CompanyId>,
@@ -46,7 +46,7 @@ pub struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct OneArgs {
+pub struct TenantArgs {
     /// The tenant.
     company: String,
     #[command(flatten)]
@@ -54,10 +54,10 @@ pub struct OneArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct SetArgs {
+pub struct TenantSetArgs {
     /// The tenant.
     company: String,
-    /// Its turn is this many times as long.
+    /// Multiplies its turn: 1 is normal.
     #[arg(long, value_name = "1-100", value_parser = clap::value_parser!(u32).range(1..=i64::from(WEIGHT_MAX)))]
     weight: Option<u32>,
     /// Deliveries at most that start in a minute; or none.
@@ -66,7 +66,7 @@ pub struct SetArgs {
     /// Let its jobs wait; they spend no attempt.
     #[arg(long, conflicts_with = "resume")]
     pause: bool,
-    /// Let it go on.
+    /// Resume it.
     #[arg(long)]
     resume: bool,
     /// Reason, for the next operator.
@@ -88,18 +88,18 @@ fn bound(text: &str) -> Result<Bound, String> {
     }
 }
 
-pub async fn run(args: OrList<TenantsCommand, ListArgs>, screen: &mut Screen) -> Done {
+pub async fn run(args: OrList<TenantsCommand, TenantListArgs>, screen: &mut Screen) -> Done {
     match args.or(TenantsCommand::List) {
         TenantsCommand::List(args) => list(args, screen).await,
-        TenantsCommand::Show(OneArgs { company, ask }) => {
+        TenantsCommand::Show(TenantArgs { company, ask }) => {
             ask.show(screen, &ask.client()?.tenant(&company).await?, facts)
         }
         TenantsCommand::Set(args) => set(args, screen).await,
     }
 }
 
-async fn list(args: ListArgs, screen: &mut Screen) -> Done {
-    let ListArgs { company, route, limit, cursor, ask } = args;
+async fn list(args: TenantListArgs, screen: &mut Screen) -> Done {
+    let TenantListArgs { company, route, limit, cursor, ask } = args;
     let query = TenantQuery { company_id: company, route, limit: Some(limit), cursor };
     let list = ask.client()?.tenants(&query).await?;
     ask.show(screen, &list, |screen, list| {
@@ -108,7 +108,7 @@ async fn list(args: ListArgs, screen: &mut Screen) -> Done {
     })
 }
 
-async fn set(args: SetArgs, screen: &mut Screen) -> Done {
+async fn set(args: TenantSetArgs, screen: &mut Screen) -> Done {
     let change = TenantChange {
         weight: args.weight,
         max_per_minute: args.max_per_minute.map(|Bound(max)| max),

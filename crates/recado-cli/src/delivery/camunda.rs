@@ -226,7 +226,7 @@ pub async fn run(args: CamundaArgs) -> Done {
 
 fn ended(left: usize) -> Done {
     if left > 0 {
-        tracing::warn!(jobs = left, "Let go of jobs; the engine offers them again when their locks run out");
+        tracing::warn!(jobs = left, "Released jobs; the engine offers them again when their locks run out");
     }
     tracing::info!("Stopped");
     Ok(())

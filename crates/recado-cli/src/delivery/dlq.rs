@@ -26,7 +26,7 @@ pub enum DlqCommand {
     #[command(
         after_help = "EXAMPLES:\n  recado dlq list --code 550\n  recado dlq list --reason quota --since 2026-01-31T00:00:00Z --json"
     )]
-    List(ListArgs),
+    List(DlqListArgs),
     /// Show one dead letter with its data and every attempt.
     #[command(after_help = "EXAMPLES:\n  recado dlq show order-1042")]
     Show(JobArgs),
@@ -50,7 +50,7 @@ pub enum DlqCommand {
     #[command(
         after_help = "EXAMPLES:\n  recado dlq export --out dlq.ndjson\n  recado dlq export --format csv --company acme > acme.csv"
     )]
-    Export(archive::ExportArgs),
+    Export(archive::DlqExportArgs),
     /// Bring archived or exported dead letters back. Twice is harmless.
     ///
     /// No other entry is pushed out: lines that find the queue full are refused, and come back when the file is imported
@@ -63,7 +63,7 @@ pub enum DlqCommand {
 
 /// Which dead letters are meant, but for their reason: where `--reason` says something else, it has another name.
 #[derive(Debug, Args)]
-struct Filters {
+struct DlqFilterArgs {
     /// Only those of this tenant.
     #[arg(long, value_name = "ID", value_parser = company)]
     company: Option<CompanyId>,
@@ -87,14 +87,14 @@ struct Filters {
 #[derive(Debug, Args)]
 struct SearchArgs {
     #[command(flatten)]
-    filters: Filters,
+    filters: DlqFilterArgs,
     /// Only those whose reason contains this.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct DlqListArgs {
     #[command(flatten)]
     search: SearchArgs,
     /// Entries on a page, up to 1000.
@@ -153,9 +153,9 @@ pub async fn run(command: DlqCommand, screen: &mut Screen) -> Done {
     }
 }
 
-impl Filters {
+impl DlqFilterArgs {
     fn with_reason(self, reason: Option<String>) -> DeadLetterFilter {
-        let Filters { company, route, code, fingerprint, since, until } = self;
+        let DlqFilterArgs { company, route, code, fingerprint, since, until } = self;
         DeadLetterFilter {
             company_id: company,
             route,
@@ -174,7 +174,7 @@ impl From<SearchArgs> for DeadLetterFilter {
     }
 }
 
-async fn list(args: ListArgs, screen: &mut Screen) -> Done {
+async fn list(args: DlqListArgs, screen: &mut Screen) -> Done {
     let query = DeadLetterQuery { filter: args.search.into(), limit: Some(args.limit), cursor: args.cursor };
     let page = args.ask.client()?.dead_letters(&query).await?;
     args.ask.show(screen, &page, |screen, page| {

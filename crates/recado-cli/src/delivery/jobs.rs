@@ -16,7 +16,7 @@ pub enum JobsCommand {
     #[command(
         after_help = "EXAMPLES:\n  recado jobs list --status retrying --company acme\n  recado jobs list --json | jq '.items[].jobId'"
     )]
-    List(ListArgs),
+    List(JobListArgs),
     /// Show one job with every attempt.
     #[command(after_help = "EXAMPLES:\n  recado jobs show order-1042")]
     Show(JobArgs),
@@ -29,7 +29,7 @@ pub enum JobsCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct JobListArgs {
     /// Only jobs in this state.
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<Status>,
@@ -80,7 +80,7 @@ pub async fn run(command: JobsCommand, screen: &mut Screen) -> Done {
     }
 }
 
-async fn list(args: ListArgs, screen: &mut Screen) -> Done {
+async fn list(args: JobListArgs, screen: &mut Screen) -> Done {
     let query = JobQuery {
         status: args.status,
         company_id: args.company,

@@ -87,7 +87,7 @@ pub async fn run(args: SendArgs, screen: &mut Screen) -> Done {
         ))),
         Status::Cancelled | Status::Discarded => Err(Stop::Failed(format!("it was {}", job.status))),
         _ => Err(Stop::Failed(format!(
-            "it has not ended within {}; it goes on, see `recado jobs show {}`",
+            "not finished after {}; it is still running, see `recado jobs show {}`",
             about_duration(patience),
             job.job_id
         ))),

@@ -43,7 +43,7 @@ pub fn show<W: Write>(screen: &mut Screen<W>, job: &JobView) -> io::Result<()> {
 
 fn what_next(job: &JobView) -> String {
     let held =
-        job.held_by.as_ref().map(|held| format!("{} is at it until {}", clean(&held.worker_id), held.until));
+        job.held_by.as_ref().map(|held| format!("leased by {} until {}", clean(&held.worker_id), held.until));
     let waits = job.wait.waiting_for.as_ref().map(waits_for);
     let archived = job.archived.as_ref().map(|archived| {
         let (at, place, bring_back) = (archived.at, clean(&archived.place), clean(&archived.bring_back));
@@ -65,7 +65,7 @@ pub fn waits_for(waiting: &WaitingFor) -> String {
     match waiting {
         WaitingFor::Delay { until } => format!("waits for its time, {until}"),
         WaitingFor::Retry { until } => format!("next attempt at {until}"),
-        WaitingFor::Route { why } => format!("waits in vain: {}", clean(without_lines(why))),
+        WaitingFor::Route { why } => format!("cannot be delivered: {}", clean(without_lines(why))),
         WaitingFor::Breaker { why, until, .. } | WaitingFor::Limit { why, until, .. } => {
             format!("waits: {}{}", clean(why), known(until))
         }

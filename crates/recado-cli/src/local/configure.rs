@@ -28,11 +28,11 @@ pub enum ConfigCommand {
         after_help = "EXAMPLES:\n  recado config check\n  recado config check --config staging.toml --env production"
     )]
     Check(ConfigArgs),
-    /// Show the configuration that holds, secrets hidden.
+    /// Show the effective configuration, secrets hidden.
     #[command(
         after_help = "EXAMPLES:\n  recado config show --env production\n  recado config show --default > config.default.toml"
     )]
-    Show(ShowArgs),
+    Show(ConfigShowArgs),
     /// Print every key with its values, its default and its meaning, as Markdown.
     #[command(after_help = "EXAMPLES:\n  recado config reference > docs/configuration.md")]
     Reference,
@@ -49,7 +49,7 @@ pub struct InitArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ShowArgs {
+pub struct ConfigShowArgs {
     /// Every default with its explanation, whatever is configured.
     #[arg(long, conflicts_with_all = ["config", "env"])]
     default: bool,

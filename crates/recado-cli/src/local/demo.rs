@@ -14,7 +14,7 @@ use crate::{Done, Stop, duration, wait_on_all_processors};
 EXAMPLES:
   recado demo                         at 127.0.0.1:7400, or the next free port; Ctrl-C ends it
   recado demo --for 3m                stops by itself after a whole cycle
-  recado demo --speed 5 --seed 42     five times as fast, with other people's luck
+  recado demo --speed 5 --seed 42     five times as fast, with other random failures
 
 Nothing has to be installed or configured, nothing leaves this machine, nothing is left behind.")]
 pub struct DemoArgs {
@@ -24,10 +24,10 @@ pub struct DemoArgs {
     /// Stop after this long.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     stop_after: Option<Duration>,
-    /// Times as fast as usual.
+    /// Speed factor.
     #[arg(long, default_value_t = 1, value_name = "1-20", value_parser = clap::value_parser!(u32).range(1..=20))]
     speed: u32,
-    /// Seed of the traffic and of everybody's luck: the same one sends the same jobs.
+    /// Seed of the traffic and of random failures: the same one sends the same jobs.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
 }

@@ -1,4 +1,4 @@
-//! `recado doctor`: looks at everything a server needs, and says how to mend what is wrong.
+//! `recado doctor`: looks at everything a server needs, and says how to fix what is wrong.
 
 pub mod chaos;
 mod checks;
@@ -80,7 +80,7 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
         }
         Err(faults) => {
             let found = counted(faults.list.len() as u64, "fault", "faults");
-            let fix = format!("mend the lines below; `recado config check` looks again\n\n{faults}");
+            let fix = format!("fix the lines below; `recado config check` looks again\n\n{faults}");
             findings.push(bad("configuration", found, fix));
             Config::load_as_written(&inputs).ok()
         }
@@ -105,8 +105,8 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
     })?;
     match findings.iter().filter(|finding| finding.state == FindingState::Bad).count() {
         0 => Ok(()),
-        1 => Err(Stop::failed("one thing needs mending")),
-        count => Err(Stop::Failed(format!("{count} things need mending"))),
+        1 => Err(Stop::failed("1 problem found")),
+        count => Err(Stop::Failed(format!("{count} problems found"))),
     }
 }
 

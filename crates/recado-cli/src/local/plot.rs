@@ -63,7 +63,7 @@ pub fn simulation(simulation: &Simulation, policy: &PolicySimulation, width: usi
         ("waiting", "", &|step| step.waiting as f64),
     ];
     let mut drawn =
-        String::from("each row up to its own maximum, which stands beside it; ░ the provider is down\n");
+        String::from("each row is scaled to its own maximum, shown on the right; ░ = provider down\n");
     for (name, unit, figure) in rows {
         let most = policy.series.iter().map(figure).fold(0.0, f64::max);
         let height = |column: usize| {
@@ -177,7 +177,7 @@ delay before each attempt: █ as computed, ░ where jitter may put it
         assert_eq!(
             simulation(&simulated, &simulated.policies[0], 43),
             "\
-each row up to its own maximum, which stands beside it; ░ the provider is down
+each row is scaled to its own maximum, shown on the right; ░ = provider down
  accepted │████████████████████ 2/s
      sent │▄▄▄▄▄░░░░░█████▄▄▄▄▄ 4/s
   retries │     ░░░░░           0/s

@@ -18,11 +18,11 @@ pub enum PolicyCommand {
     #[command(
         after_help = "EXAMPLES:\n  recado policy show email --plot\n  recado policy show tiss-claims --env production --json"
     )]
-    Show(ShowArgs),
+    Show(PolicyShowArgs),
 }
 
 #[derive(Debug, Args)]
-pub struct ShowArgs {
+pub struct PolicyShowArgs {
     /// The route.
     route: String,
     /// Draw the delays with their jitter.

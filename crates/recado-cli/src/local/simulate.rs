@@ -39,14 +39,14 @@ pub struct SimulateArgs {
     /// Jobs that arrive, such as 50/s, 30/min or 1000/h: up to 10000/s, and a million in all.
     #[arg(long, default_value = "50/s", value_name = "RATE", value_parser = rate)]
     rate: f64,
-    /// Companies that the jobs are of, 1 to 10000.
+    /// Number of companies, 1 to 10000.
     #[arg(long, default_value_t = recado_wire::simulations::COMPANIES_DEFAULT, value_name = "NUMBER")]
     companies: u32,
     /// Time at which the route's first provider is down, or none. May be given several times [default: 10m..40m, or
     /// the same part of another time].
     #[arg(long = "outage", value_name = "FROM..TO", value_parser = outage)]
     outages: Vec<OutageArg>,
-    /// Time that the provider takes for an answer, on the average, 1ms to 1h.
+    /// Time that the provider takes for an answer, on average, 1ms to 1h.
     #[arg(long, default_value = "200ms", value_name = "TIME", value_parser = latency)]
     latency: Duration,
     /// Policy to simulate instead of the route's own; keys that it leaves out stay.
@@ -55,10 +55,10 @@ pub struct SimulateArgs {
     /// Second policy to compare it with.
     #[arg(long, value_name = "TOML")]
     against: Option<String>,
-    /// Time that is simulated, 1s to 7d.
+    /// How long to simulate, 1s to 7d.
     #[arg(long = "for", default_value = "2h", value_name = "TIME", value_parser = simulated_time)]
     duration: Duration,
-    /// Number that all chance comes from.
+    /// Seed of all random numbers.
     #[arg(long, default_value_t = recado_wire::simulations::SEED_DEFAULT, value_name = "NUMBER")]
     seed: u64,
     #[command(flatten)]
@@ -214,7 +214,7 @@ fn show(screen: &mut Screen, simulation: &Simulation, policies: &[Policy]) -> io
             )),
         ),
         ("provider down", Field::or_dash(outages)),
-        ("its answers take", Field::from(format_args!("about {}", about_millis(*latency_ms)))),
+        ("provider latency", Field::from(format_args!("about {}", about_millis(*latency_ms)))),
         ("seed", Field::from(seed)),
         ("policy", Field::if_any(written(0))),
         ("against", Field::if_any(written(1))),
@@ -282,12 +282,12 @@ fn conclude(simulation: &Simulation) -> String {
             (None, _) => return dead,
             (Some(back_at_ms), Some(at_ms)) => {
                 format!(
-                    "the jobs from before have ended {} after the provider is back",
+                    "the backlog is cleared {} after the provider comes back",
                     about_millis(at_ms - back_at_ms)
                 )
             }
             (Some(_), None) => {
-                format!("{} jobs still wait when the time is over", grouped(one.waiting as f64))
+                format!("{} jobs still wait at the end", grouped(one.waiting as f64))
             }
         };
         format!("{dead}, and {recovery}")

@@ -27,9 +27,9 @@ EXAMPLES:
   recado store migrate --from ./recado-data --to redis://127.0.0.1:6379 --abort
   recado store migrate --from redis://127.0.0.1:6379 --from-prefix recado --to redis://127.0.0.1:6379 --prefix recado-12 --partitions 12
 
-Stop every server on both stores before. From the first step on neither store can be served, until the move is whole:
-then the target is, and the source keeps what it has. A move that was cut off goes on when it is asked for again. With
---abort one that is not whole is called off: the source can be served again, and the target not until it is emptied.
+Stop every server on both stores before. Until the move is complete, neither store can be served; then serve the
+target. The source keeps its data. Repeat the command to continue an interrupted move. --abort cancels a move that is not
+complete: serve the source again, and empty the target before you use it again.
 
 The audit trail's files stay where they are: keep the directory, or name it as [audit] dir of the new server. Records
 that are not in them yet move along.")]
@@ -56,7 +56,7 @@ pub struct MigrateArgs {
     /// Longest wait for an answer of Redis.
     #[arg(long, default_value = "2s", value_parser = recado_core::time::parse_duration)]
     timeout: Duration,
-    /// Call off the move between these two, if it is not whole, so that the source can be served again.
+    /// Cancel the move between these two, if it is not complete, so that the source can be served again.
     #[arg(long, conflicts_with = "json")]
     abort: bool,
     #[command(flatten)]
@@ -76,7 +76,7 @@ async fn abort(args: &MigrateArgs, screen: &mut Screen) -> Done {
     called_off.map_err(Stop::failed)?;
     from.store.close().await.map_err(Stop::failed)?;
     let from = &from.name;
-    screen.line(format_args!("The move is called off. Serve {from} again, and empty {to}."))?;
+    screen.line(format_args!("The move is cancelled. Serve {from} again, and empty {to}."))?;
     Ok(())
 }
 
@@ -204,7 +204,7 @@ fn report(screen: &mut Screen, moved: &Moved, to: &str) -> std::io::Result<()> {
     screen.pairs([
         ("moved to", Field::from(to)),
         ("jobs", tally(moved.jobs)),
-        ("notes", tally(moved.entries)),
+        ("key-value entries", tally(moved.entries)),
         ("audit records", tally(moved.records)),
         ("leases ended", Field::if_any(leases_ended)),
     ])?;

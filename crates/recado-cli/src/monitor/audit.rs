@@ -20,13 +20,13 @@ pub enum AuditCommand {
     #[command(
         after_help = "EXAMPLES:\n  recado audit show --job order-1042\n  recado audit show --actor ana --since 2026-11-01T00:00:00Z\n  recado audit show --company acme --kind BURIED --json\n  recado audit show --dir ./recado-data/audit --user u-81"
     )]
-    Show(read::ShowArgs),
+    Show(read::AuditShowArgs),
     /// Write out all that is on record, oldest first, a JSON object a line.
     #[command(
         after_help = "EXAMPLES:\n  recado audit export --since 2026-01-01T00:00:00Z --out audit-2026.ndjson\n  recado audit export --subject user=u-81 --company acme --out u-81.ndjson\n\n--subject is for the access request of one person (LGPD, article 18)."
     )]
-    Export(read::ExportArgs),
-    /// Prove the trail whole, or name the record that is not.
+    Export(read::AuditExportArgs),
+    /// Verify that the trail is complete and unchanged, or name each record that is wrong.
     #[command(
         after_help = "EXAMPLES:\n  recado audit verify\n  recado audit verify --dir /mnt/copy/audit --public-key public.pem --checkpoint kept.json\n\nAn auditor keeps public.pem and a checkpoint now and then, somewhere else: see docs/audit.md."
     )]

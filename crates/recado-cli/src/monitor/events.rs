@@ -37,7 +37,7 @@ pub struct EventsArgs {
     /// Only those with this correlation id.
     #[arg(long, value_name = "ID")]
     correlation_id: Option<String>,
-    /// Go on after this event.
+    /// Continue after this event.
     #[arg(long, value_name = "ID")]
     after: Option<String>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::{AskArgs, Done, duration, millis};
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado kpis\n  recado kpis --route tiss-claims --window 7d")]
 pub struct KpisArgs {
-    /// Of this route alone.
+    /// Only this route.
     #[arg(long, value_name = "ROUTE", value_parser = route)]
     route: Option<RouteName>,
     /// Window to look back on, a week at most [default: 1d].

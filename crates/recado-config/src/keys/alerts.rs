@@ -61,11 +61,11 @@ section! {
         window: Duration, duration(TIMES);
         /// It does not fire on less than this in the window.
         min_volume: u64, count(0..=1_000_000_000);
-        /// It fires after so long above the threshold.
+        /// It fires after this long above the threshold.
         pending: Duration, duration(TIMES);
         /// It is calm at or below this share of the threshold.
         resolve_share: f64, number("0.9");
-        /// It is over after so long of calm.
+        /// It is over after this long of calm.
         clear: Duration, duration(TIMES);
         /// The severity that it is reported with.
         severity: Severity, word("severity", [("warning", Severity::Warning), ("critical", Severity::Critical)]);

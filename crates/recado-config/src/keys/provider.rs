@@ -91,17 +91,18 @@ section! {
     ProtectionKeys {
         /// Deliveries at the same time, over all routes that use it.
         concurrency: usize, count(1..=100_000);
-        /// So many failures of the provider within a time close it off; after `reset` one probe goes out, and when that
-        /// succeeds, work is let back in over `ramp`. slow = "10s" counts slow answers as failures. false: no breaker.
+        /// This many failures of the provider within `within` open its breaker: nothing is sent to it. After `reset` one
+        /// probe goes out, and when that succeeds, work is let back in over `ramp`. slow = "10s" counts slow answers as
+        /// failures. false: no breaker.
         breaker: Switchable<BreakerKeys>, switchable();
-        /// So many deliveries at most in such a time; what is over waits and spends no attempt.
+        /// The maximum of deliveries in a time; further ones wait and spend no attempt.
         rate: RateKeys, table().such_as("{ max = 100, per = \"1m\" }");
         /// The same for each company on its own.
         tenant_rate: RateKeys, table().such_as("{ max = 10, per = \"1s\" }");
-        /// Of the deliveries at the same time, so many at most for one company. Left out, a company may have them all;
-        /// at a provider of webhooks as many as are still free, which is half of them while it is alone.
+        /// Concurrent deliveries that one company may have. Left out, a company may have them all; at a provider of
+        /// webhooks as many as are still free, which is half of them while it is alone.
         tenant_concurrency: usize, count(1..=100_000).such_as("2");
-        /// Webhooks: so many at most for one endpoint, or for one host of a company. Left out, a quarter.
+        /// Webhooks: concurrent deliveries to one endpoint, or to one host of a company. Left out, a quarter of all.
         endpoint_concurrency: usize, count(1..=100_000).such_as("16");
         /// Concurrency rises while the provider answers well and falls when it throttles.
         adaptive: bool, switch().such_as("true");
@@ -112,7 +113,7 @@ section! {
 
 section! {
     BreakerKeys {
-        /// So many failures close the provider off.
+        /// Failures that open the breaker.
         failures: u32, count(1..=10_000);
         /// Failures count for this long.
         within: Duration, duration(TIMES);

@@ -28,7 +28,7 @@ section! {
         transport: Kind, transport();
         /// The provider that takes its jobs.
         provider: String, text("my-provider").unlisted();
-        /// Or several: the next one takes over when those before it are closed off.
+        /// Or several: the next one takes over while those before it cannot take the job.
         providers: Vec<String>, list(text("my-provider"), "[\"first\", \"second\"]");
         /// The built-in rules that judge a failure; `classify` puts rules of your own before them.
         classifier: &'static str, classifier();
@@ -40,12 +40,12 @@ section! {
         /// "+20%", "full", "equal", "decorrelated", "none"), cap_applies ("before_jitter" or "after_jitter"), floor,
         /// ceiling, max_attempts (it counts the first try). Or a schedule: the wait before each attempt.
         policy: PolicyKeys, table();
-        /// The act when a job fails for good ("dead") and, where that stands here too, to jobs that are due while every
-        /// provider is closed off ("open"; otherwise they wait): do = "mark_failed", "reschedule" (with after),
+        /// The act when a job fails for good ("dead") and, with "open" in `on`, on jobs that are due while every
+        /// provider's breaker is open (otherwise they wait): do = "mark_failed", "reschedule" (with after),
         /// "mark_account", "disable_endpoint"; for calls "cached" or "unavailable". notify names a channel.
         fallback: FallbackKeys, table();
-        /// Dead letters of these causes are replayed without a person after they rested for so long, at most so often, and not
-        /// while the provider is closed off. Without it a replay is a person's act.
+        /// Dead letters of these causes (`only`) are replayed without a person after this rest (`after`), at most this many
+        /// times (`max`), and not while the provider's breaker is open. Without it a replay is a person's act.
         auto_replay: AutoReplayKeys, table().such_as("{ after = \"1h\", max = 3, only = [\"EXHAUSTED\"] }");
         /// Rules of your own, looked at before the built-in ones.
         classify: Vec<RuleKeys>, tables("[{ code = \"550\", as = \"transient\" }]");
@@ -90,7 +90,7 @@ section! {
 
 section! {
     FallbackKeys {
-        /// The occasions: "open" (every provider is closed off) and "dead" (a job failed for good).
+        /// The occasions: "open" (every provider's breaker is open) and "dead" (a job failed for good).
         on: Vec<Occasion>,
             list(word("occasion", [("open", Occasion::Open), ("dead", Occasion::Dead)]), "[\"open\", \"dead\"]");
         /// The act.
@@ -105,7 +105,7 @@ section! {
 /// The occasion of a fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// Every provider of the route is closed off.
+    /// The breaker of every provider of the route is open.
     Open,
     /// A job failed for good.
     Dead,

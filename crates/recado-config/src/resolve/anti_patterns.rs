@@ -38,7 +38,7 @@ const DEAD_LETTER_TTL_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// A `hold_max` below this cuts waits that providers ask for every day.
 const HOLD_MAX_MIN: Duration = Duration::from_secs(5 * 60);
 
-/// HTTP answers that no retry mends.
+/// HTTP answers that no retry can fix.
 const PERMANENT_STATUSES: [u16; 4] = [400, 401, 403, 404];
 
 /// The longest list of codes in a message.
@@ -209,7 +209,7 @@ impl<'a> Review<'a> {
             codes.retain(|code| named.insert(code.clone()));
             let more = if codes.len() > CODES_SHOWN { " and more" } else { "" };
             let codes = format!("{}{more}", codes[..codes.len().min(CODES_SHOWN)].join(", "));
-            let retried = format!("{codes} retried, which no retry mends");
+            let retried = format!("{codes} retried, which no retry can fix");
             let message = match at {
                 Some(_) => format!("has {retried}; write as = \"permanent\", or narrow the rule with text"),
                 None => {
@@ -228,7 +228,7 @@ impl<'a> Review<'a> {
     fn auto_replay(&mut self, keys: &AutoReplayKeys, dead_letter_ttl: Duration, path: &str) {
         let causes = keys.only.iter().flatten();
         if let Some(at) = causes.into_iter().position(|cause| *cause == Cause::Permanent) {
-            let message = "replays what no retry mends; leave \"PERMANENT\" to a person";
+            let message = "replays what no retry can fix; leave \"PERMANENT\" to a person";
             self.add("permanent_retried", format!("{path}.only[{at}]"), message);
         }
         if keys.after.is_some_and(|after| after >= dead_letter_ttl) {
@@ -246,13 +246,13 @@ impl<'a> Review<'a> {
             users().filter_map(|route| Some(route.built_in?.provider.as_str())).collect();
         services.dedup();
         let message = if users().any(|route| route.kind == Kind::Webhook) {
-            "one breaker for all receivers of webhooks: a customer whose endpoint fails closes off the others; take it \
+            "one breaker for all receivers of webhooks: a customer whose endpoint fails blocks the others; take it \
              out, each endpoint has a count of its own"
                 .to_owned()
         } else if services.len() > 1 {
             let services = services.join(", ");
             format!(
-                "one breaker for several services ({services}): each closes off the others; write a provider for each"
+                "one breaker for several services ({services}): each blocks the others; write a provider for each"
             )
         } else {
             return;

@@ -39,7 +39,7 @@ pub fn resolve(
         let key = if alerts.has(&item) { &item } else { "notify" };
         check_channel(&alerts.path(key), channel, &names, checker);
     }
-    let mut builder = Builder { routes, guard, endpoints: Vec::new() };
+    let mut builder = NoticesBuilder { routes, guard, endpoints: Vec::new() };
     let mut notices = Notices {
         default: settings.dlq.notify.as_deref().map(Into::into),
         alerts: settings.alerts.notify.iter().flatten().map(|name| name.as_str().into()).collect(),
@@ -60,23 +60,25 @@ pub fn resolve(
         let channel = builder.channel(OWN_CHANNEL, &alerts, &settings.alerts.own_channel());
         notices.channels.extend(channel.map(|channel| (OWN_CHANNEL.into(), channel)));
     } else if let Some(key) = ["secret", "format"].into_iter().find(|key| alerts.has(key)) {
-        alerts.fault(key, "stands without the webhook it is for; write webhook = \"https://…\"");
+        alerts.fault(key, "needs the webhook that it is for; write webhook = \"https://…\"");
     }
     (notices, builder.endpoints)
 }
 
-struct Builder<'a> {
+struct NoticesBuilder<'a> {
     routes: &'a [RouteConfig],
     guard: &'a Guard,
     endpoints: Vec<NoticeEndpoint>,
 }
 
-impl Builder<'_> {
+impl NoticesBuilder<'_> {
     fn channel(&mut self, name: &str, scope: &Scope<'_>, keys: &ChannelKeys) -> Option<Channel> {
         match (scope.has("webhook"), scope.has("to")) {
             (true, false) => self.webhook(name, scope, keys),
             (false, true) => self.email(scope, keys),
-            (true, true) => scope.refuse("webhook", "a webhook stands beside `to`; make two channels of it"),
+            (true, true) => {
+                scope.refuse("webhook", "a webhook cannot be combined with `to`; make two channels of it")
+            }
             (false, false) => {
                 scope.refuse("", "the channel leads nowhere; write webhook = \"https://…\", or from and to")
             }

@@ -12,7 +12,7 @@ use crate::resolve::routes;
 use crate::{Provider, TransportConfig};
 
 /// One provider as it is written, while its transport's configuration is made.
-struct Builder<'a> {
+struct ProviderBuilder<'a> {
     /// `providers.<name>`.
     scope: Scope<'a>,
     keys: &'a ProviderKeys,
@@ -23,7 +23,7 @@ struct Builder<'a> {
 pub fn resolve(name: &str, keys: &ProviderKeys, guard: &Guard, checker: &Checker) -> Provider {
     let row = catalogue::ROUTES.iter().find(|row| row.provider == name);
     let concurrency = keys.protection.concurrency.or(row.map(|row| row.concurrency));
-    let builder = Builder {
+    let builder = ProviderBuilder {
         scope: checker.scope(format!("providers.{name}")),
         keys,
         concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
@@ -48,7 +48,7 @@ pub fn webhook_by_default(guard: &Guard) -> Provider {
     Provider { kind: Kind::Webhook, transport: Some(TransportConfig::Webhook(config)), is_addressed: false }
 }
 
-impl Builder<'_> {
+impl ProviderBuilder<'_> {
     /// Its own kind, else the one of its address, else the one of the built-in route of that name.
     fn kind(&self, built_in: Option<Kind>) -> Kind {
         if let Some(kind) = self.keys.transport {

@@ -235,7 +235,7 @@ impl PolicyKeys {
     /// Lays these keys over a policy, and reports the faults of what comes out.
     pub fn checked_over(&self, usual: Policy, scope: &Scope<'_>) -> Policy {
         if self.schedule.is_some() && self.names_curve() {
-            let message = "a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both";
+            let message = "a schedule cannot be combined with base, factor or cap; write the waits one by one, or the curve, not both";
             scope.fault("schedule", message);
             return usual;
         }

@@ -120,7 +120,7 @@ error: threshold is 2, and this is a share; write 0 to 1, such as 0.1
     assert_faults(
         "[alerts]\nformat = \"slack\"\n",
         "
-error: stands without the webhook it is for; write webhook = \"https://…\"
+error: needs the webhook that it is for; write webhook = \"https://…\"
  --> recado.toml:2:10  alerts.format
   |
 2 | format = \"slack\"

@@ -86,7 +86,7 @@ const EACH: [(&str, &str, &str, &str); 20] = [
     (
         "permanent_retried",
         "[routes.email]\nauto_replay = { after = \"1h\", only = [\"PERMANENT\"] }\n",
-        "replays what no retry mends",
+        "replays what no retry can fix",
         "2:39  routes.email.auto_replay.only[0]",
     ),
     (

@@ -242,7 +242,7 @@ fn a_schedule_and_a_curve_exclude_each_other() {
     assert_faults(
         "[routes.email]\npolicy = { schedule = [\"0s\", \"5s\"], cap = \"9s\" }\n[routes.whatsapp]\npolicy = { cap_applies = \"after_jitter\" }\n",
         "
-error: a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both
+error: a schedule cannot be combined with base, factor or cap; write the waits one by one, or the curve, not both
  --> recado.toml:2:23  routes.email.policy.schedule
   |
 2 | policy = { schedule = [\"0s\", \"5s\"], cap = \"9s\" }

@@ -152,7 +152,7 @@ fn a_rule_may_say_how_long_what_it_names_takes_to_pass() {
 }
 
 #[test]
-fn f12_only_a_route_that_says_so_falls_back_while_its_provider_is_closed_off() {
+fn f12_only_a_route_that_says_so_falls_back_while_its_breaker_is_open() {
     let config = load(
         "[routes.sandbox]\nfallback = { do = \"mark_failed\" }\n[routes.email]\nfallback = { on = [\"open\", \"dead\"] }\n\
          [routes.email-ses]\nfallback = { on = [\"open\"], do = \"reschedule\", after = \"15m\" }\n",

@@ -79,8 +79,8 @@ impl ProviderTarget {
     }
 }
 
-/// Slots that a provider granted, with the places in its rate and the probe that came with them. What no delivery starts on
-/// goes back when this is dropped.
+/// Slots of a provider that were set aside for a claim, and the probe if there is one. Its room in the rate is set aside in
+/// this process only; [`Gate::draw_rates`] takes it from the store. Dropping it frees the slots that no delivery used.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     gate: Arc<Gate>,
@@ -122,7 +122,15 @@ impl Reservation {
         self.started += 1;
         let (gate, provider) = (self.gate.clone(), self.provider.clone());
         let endpoint = receiver.as_ref().and_then(|id| gate.endpoint_of(id));
-        Ok(Permit { gate, provider, company: company.clone(), receiver, endpoint, sent_at, open: true })
+        Ok(Permit {
+            gate,
+            provider,
+            company: company.clone(),
+            receiver,
+            endpoint,
+            sent_at,
+            is_recorded: false,
+        })
     }
 
     /// Gives so many of the slots to workers outside this process.
@@ -163,7 +171,8 @@ pub(crate) struct Permit {
     /// The receiver's endpoint as it was when the delivery started, if it is one.
     endpoint: Option<Arc<Endpoint>>,
     sent_at: Timestamp,
-    open: bool,
+    /// False until the delivery's end was recorded.
+    is_recorded: bool,
 }
 
 impl Permit {
@@ -174,7 +183,7 @@ impl Permit {
     }
 
     fn end(&mut self, feedback: DeliveryFeedback<'_>, now: Timestamp) -> Option<ReceiverHold> {
-        self.open = false;
+        self.is_recorded = true;
         // The delivery that takes the freed slot must know what this one found out.
         let hold = match &self.receiver {
             Some(id) => {
@@ -206,7 +215,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.open {
+        if !self.is_recorded {
             self.end(DeliveryFeedback::NotAsked, self.gate.env.now());
         }
     }
@@ -334,7 +343,8 @@ impl Gate {
         Ok(goes)
     }
 
-    /// Every rate that bounds one of these deliveries, the provider's own first; and which are each company's.
+    /// Returns one draw for each rate that bounds these deliveries, the provider's first, and the range of draws of each
+    /// company.
     fn rate_draws<'a>(
         &self,
         provider: Option<&Arc<Provider>>,

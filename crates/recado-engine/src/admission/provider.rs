@@ -84,9 +84,9 @@ pub enum RefusalReason {
     /// The provider asked for quiet, in these words.
     Quiet(Box<str>),
     Paused(Pause),
-    /// As many as may be are on their way.
+    /// All slots are taken.
     Busy,
-    /// As many of the company as may be are on their way.
+    /// The company has all the slots that it may have.
     CompanyBusy,
     /// The store did not answer, and without it the state is unknown.
     Store,
@@ -493,7 +493,7 @@ impl Provider {
         }
     }
 
-    /// The same question as [`Provider::ask`], for a lane as a whole.
+    /// Returns what holds back every delivery to this provider, without reserving anything.
     fn held(&self, control: &ProviderControl, hold_max: Duration, now: Timestamp) -> Option<Refusal> {
         let ProviderControl { breaker, paused } = control;
         if let Some(pause) = paused {

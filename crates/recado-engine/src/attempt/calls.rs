@@ -194,8 +194,8 @@ impl Attempts {
         }
     }
 
-    /// Gets a permit of the first provider that admits the call. A busy one is waited for as long as the caller waits; one that
-    /// is closed off is not.
+    /// Gets a permit of the first provider that admits the call. A busy one is waited for as long as the caller waits; one
+    /// whose breaker is open is not.
     async fn permit_call(
         &self,
         route: &Route,

@@ -1,4 +1,4 @@
-//! Handles a route's jobs while every provider of it is closed off, where its fallback says `open`.
+//! Handles a route's jobs while every provider's breaker is open, where its fallback says `open`.
 //!
 //! Jobs of other routes wait. These are taken from their lane as they come due and given up, postponed or
 //! marked, by the route's act, without a request and without spending an attempt. When the reset time is over

@@ -169,7 +169,7 @@ impl Attempts {
     /// Takes the mark off an account because a delivery was accepted.
     pub(crate) async fn clear_account(&self, route: &Route, job: &Job) {
         if let Err(error) = self.notifier.accounts.clear(&route.provider, job.company.as_str()).await {
-            tracing::warn!(%error, "cannot take the mark off an account");
+            tracing::warn!(%error, "cannot remove the mark of an account");
         }
     }
 

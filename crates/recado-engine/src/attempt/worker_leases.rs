@@ -242,7 +242,7 @@ impl Attempts {
         Timestamp::from_millis(end.as_millis() + (step_ms + 500).div_euclid(1_000) * 1_000)
     }
 
-    /// Settles a job whose time is over. When the store cannot take that now the job goes back, and the sweeper settles
+    /// Settles a job whose time is over. When the store cannot take that now the job goes back, and the rescuer settles
     /// it: the other leases of the request are still the worker's.
     async fn give_up_expired(self: &Arc<Self>, lease: Lease, now: Timestamp) {
         let terms = self.env.routes.terms_of(&lease.job.route);

@@ -251,7 +251,7 @@ impl AuditTrail {
             tracing::warn!(
                 segment = %summary.segment,
                 records = summary.end.sequence + 1 - summary.first_sequence,
-                "A month of the audit trail was old enough and is gone; a signed summary stays"
+                "An expired month of the audit trail was deleted; a signed summary stays"
             );
         }
         Ok(())
@@ -277,7 +277,7 @@ async fn open(terms: &TrailTerms, store: Box<str>) -> Result<Files, TrailError> 
     let (dir, options) = (terms.dir.clone(), Options { key: terms.key.clone(), ..Options::default() });
     let trail = off_thread(move || Trail::open(&dir, &options)).await??;
     if let Some(recovered) = trail.recovered() {
-        tracing::warn!(%recovered, "The audit trail was not left in good order, and was put right");
+        tracing::warn!(%recovered, "The audit trail was not closed cleanly, and was repaired");
     }
     Ok(Files { trail, store })
 }
@@ -286,7 +286,7 @@ async fn open(terms: &TrailTerms, store: Box<str>) -> Result<Files, TrailError> 
 #[derive(Debug, Default)]
 struct Duties {
     trimmed_at: Option<Instant>,
-    /// The month whose old ones were let go of.
+    /// The month in which expired months were last deleted.
     dropped_in: Option<Month>,
 }
 
@@ -302,7 +302,7 @@ impl Duties {
         if self.dropped_in != Some(Month::of(now)) {
             self.dropped_in = Some(Month::of(now));
             if let Err(error) = trail.drop_old_months(terms.months_kept, now).await {
-                tracing::error!(%error, "Cannot let go of months of the audit trail that are old enough");
+                tracing::error!(%error, "Cannot delete expired months of the audit trail");
             }
         }
     }

@@ -30,13 +30,14 @@ const FRESH_RECORDS: usize = 1_000;
 /// Rules at most that are tried, and so suggested.
 const RULES_MAX: usize = 50;
 
-/// A rule that the history speaks for.
+/// A rule that the history supports.
 #[derive(Clone, Debug)]
 pub struct Suggestion {
     pub candidate: Candidate,
     pub rule: RuleText,
     pub effect: Effect,
-    /// The words that its failures share, with `…` for all else; absent without jobs of several recipients or companies.
+    /// The words that its failures share, with `…` for all else; absent unless jobs of at least three recipients or
+    /// companies are still kept.
     pub example: Option<String>,
 }
 

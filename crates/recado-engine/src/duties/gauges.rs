@@ -18,7 +18,7 @@ use crate::attempt::Attempts;
 use crate::audit::AuditTrail;
 use crate::environment::Environment;
 
-/// Of the time, looking takes one part in this many.
+/// Duty cycle: reading takes at most 1/20 of the time.
 const REST_TIMES: u32 = 20;
 
 /// Age of gauges that is good enough for a scrape.

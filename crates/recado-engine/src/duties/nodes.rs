@@ -103,7 +103,7 @@ impl Nodes {
         beats.push_back(self.leases.ended_count());
     }
 
-    /// Says that this node is there, until everything has ended. Then it takes its leave.
+    /// Writes this node's heartbeat until the engine has stopped, then removes its entry.
     pub(crate) async fn run(self: Arc<Self>) {
         let shared = self.kv.is_shared();
         loop {

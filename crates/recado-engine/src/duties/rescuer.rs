@@ -22,7 +22,7 @@ const SWEEP_JOBS_MAX: usize = 500;
 /// New leases may end before the last known one, so no sleep is longer than this.
 const SWEEP_AT_LEAST_EVERY: Duration = Duration::from_millis(500);
 
-/// A sweeper that has not looked for this long stood still, or its store did.
+/// A rescuer that has not looked for this long stood still, or its store did.
 const LOOK_BREAK: Duration = Duration::from_secs(2);
 
 /// After a break, holders outside this process have this long to extend their leases before any is taken over.
@@ -40,10 +40,10 @@ pub(crate) async fn run_overdue(attempts: Arc<Attempts>) {
 
 /// Takes over leases that ran out, until the engine stops.
 pub(crate) async fn run_orphaned(attempts: Arc<Attempts>) {
-    let mut lookout = TakeoverGate::new(attempts.env.clock.steady_now());
+    let mut takeover_gate = TakeoverGate::new(attempts.env.clock.steady_now());
     let wait = SWEEP_AT_LEAST_EVERY.min(attempts.leases.length / 4);
     loop {
-        let swept = sweep_orphaned(&attempts, &mut lookout).await;
+        let swept = sweep_orphaned(&attempts, &mut takeover_gate).await;
         if !rest_after(&attempts, swept, wait).await {
             return;
         }
@@ -61,14 +61,17 @@ async fn rest_after(attempts: &Attempts, swept: Result<Swept, StoreError>, longe
     attempts.env.lifecycle.rest_after(round, longest, complaint).await
 }
 
-async fn sweep_orphaned(attempts: &Arc<Attempts>, lookout: &mut TakeoverGate) -> Result<Swept, StoreError> {
+async fn sweep_orphaned(
+    attempts: &Arc<Attempts>,
+    takeover_gate: &mut TakeoverGate,
+) -> Result<Swept, StoreError> {
     let time = attempts.leases.takeover_time().await?;
-    let ended_by = lookout.look(time, RESPITE.min(attempts.leases.length));
+    let ended_by = takeover_gate.look(time, RESPITE.min(attempts.leases.length));
     // The end of the next lease is no time to look: its holder extends it before.
     Ok(Swept { next_at: None, ..sweep(attempts, Pick::Orphaned, ended_by).await? })
 }
 
-/// Remembers since when the sweeper has looked at the leases without a break.
+/// Remembers since when the rescuer has looked at the leases without a break.
 #[derive(Debug)]
 struct TakeoverGate {
     /// The time of the last look before the break.
@@ -146,21 +149,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_a_standstill_only_what_had_ended_before_it_is_taken_over_until_the_respite_is_over() {
-        let mut lookout = TakeoverGate::new(T0);
+        let mut takeover_gate = TakeoverGate::new(T0);
         let mut time = T0;
         for _ in 0..5 {
             tokio::time::sleep(SECOND).await;
             time = time.plus(SECOND);
-            assert_eq!(lookout.look(time, RESPITE), time, "it looks without a break");
+            assert_eq!(takeover_gate.look(time, RESPITE), time, "it looks without a break");
         }
         let before = time;
         tokio::time::sleep(20 * SECOND).await;
         time = time.plus(20 * SECOND);
         for _ in 0..5 {
-            assert_eq!(lookout.look(time, RESPITE), before);
+            assert_eq!(takeover_gate.look(time, RESPITE), before);
             tokio::time::sleep(SECOND).await;
             time = time.plus(SECOND);
         }
-        assert_eq!(lookout.look(time, RESPITE), time);
+        assert_eq!(takeover_gate.look(time, RESPITE), time);
     }
 }

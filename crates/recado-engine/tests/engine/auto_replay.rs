@@ -68,7 +68,7 @@ async fn g24_other_causes_wait_for_a_person() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g24_nothing_is_replayed_while_the_provider_is_closed_off() {
+async fn g24_nothing_is_replayed_while_the_breaker_is_open() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["421", "421", "421", "421", "421", "ok"]));
     let engine = with_auto_replay(&given, &far_end, Some(exhausted()));

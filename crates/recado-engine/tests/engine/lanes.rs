@@ -220,7 +220,7 @@ async fn g22_a_tenants_own_rate_holds_over_all_it_sends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_first_provider_is_closed_off_the_next_one_takes_over_and_the_attempt_says_so() {
+async fn while_the_first_providers_breaker_is_open_the_next_one_takes_over_and_the_attempt_says_so() {
     let given = Given::new();
     let (first, second) = (Flaky::down(), Arc::new(Flaky::default()));
     let mut mail = route("mail", Carrier::Transport(first.clone()));

@@ -148,7 +148,7 @@ async fn a_worker_gets_its_leases_although_an_expiry_in_the_same_request_fails()
     let engine = given.engine_on(store.clone(), [route("mail", Carrier::Workers)]);
     submit(&engine, Submission { ttl: Some(SECOND * 60), ..submission("old") }).await;
     submit(&engine, submission("new")).await;
-    // Its time is over before the sweeper looks again.
+    // Its time is over before the rescuer looks again.
     given.clock.set_by(120);
     store.fail(Verb::Settle, 0, 1, StoreError::Unavailable("gone".to_owned()));
     let leases = engine.attempts.lease(&at_most_ten()).await.unwrap();

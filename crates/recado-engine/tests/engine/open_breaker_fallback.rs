@@ -1,4 +1,4 @@
-//! A route's fallback while every provider of it is closed off.
+//! A route's fallback while every provider's breaker is open.
 
 use recado_store::prelude::*;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ fn falling_back(flaky: &Arc<Flaky>, act: Act) -> Route {
     Route { fallback, ..mail(flaky) }
 }
 
-/// An engine whose one provider is closed off by five failures of its own.
-fn closed_off(given: &Given, route: Route) -> Engine {
+/// An engine whose one provider has an open breaker, after five failures.
+fn with_open_breaker(given: &Given, route: Route) -> Engine {
     let engine = protected(given, vec![route], &[("mail", with_breaker())]);
     for _ in 0..5 {
         engine.gate.record_call("mail", Err("503 down")).unwrap();
@@ -34,10 +34,10 @@ fn untried(job: &Job) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f12_publishing_is_given_up_at_once_while_the_provider_is_closed_off() {
+async fn f12_publishing_is_given_up_at_once_while_the_breaker_is_open() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
-    let engine = closed_off(&given, falling_back(&flaky, Act::MarkFailed));
+    let engine = with_open_breaker(&given, falling_back(&flaky, Act::MarkFailed));
     let mut heard = engine.notifier.events.listen(None);
     submit_many(&engine, 300).await;
     sleep(1).await;
@@ -61,10 +61,10 @@ async fn f12_publishing_is_given_up_at_once_while_the_provider_is_closed_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f12_collecting_is_put_off_while_the_provider_is_closed_off_and_spends_no_attempt() {
+async fn f12_collecting_is_put_off_while_the_breaker_is_open_and_spends_no_attempt() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
-    let engine = closed_off(&given, falling_back(&flaky, Act::Reschedule(Duration::from_secs(900))));
+    let engine = with_open_breaker(&given, falling_back(&flaky, Act::Reschedule(Duration::from_secs(900))));
     submit(&engine, submission("a")).await;
     sleep(1).await;
     let job = given.view("a").await.job;
@@ -76,10 +76,10 @@ async fn f12_collecting_is_put_off_while_the_provider_is_closed_off_and_spends_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn f12_renewing_a_token_marks_the_account_while_the_provider_is_closed_off() {
+async fn f12_renewing_a_token_marks_the_account_while_the_breaker_is_open() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
-    let engine = closed_off(&given, falling_back(&flaky, Act::MarkAccount));
+    let engine = with_open_breaker(&given, falling_back(&flaky, Act::MarkAccount));
     submit(&engine, submission("a")).await;
     let view = given.until("a", Status::Failed).await;
     sleep(1).await;
@@ -116,7 +116,7 @@ async fn f12_whoever_does_not_ask_for_it_waits_and_so_do_acts_that_concern_calls
 }
 
 #[tokio::test(start_paused = true)]
-async fn f12_a_route_with_a_second_provider_falls_back_only_when_both_are_closed_off() {
+async fn f12_a_route_with_a_second_provider_falls_back_only_when_both_breakers_are_open() {
     let given = Given::new();
     let (first, second) = (Flaky::down(), Arc::new(Scripted::default()));
     let route =
@@ -142,7 +142,7 @@ async fn f12_a_route_with_a_second_provider_falls_back_only_when_both_are_closed
 async fn f12_a_paused_companys_jobs_wait_even_so_and_nobodys_rate_slows_the_others() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
-    let engine = closed_off(&given, falling_back(&flaky, Act::MarkFailed));
+    let engine = with_open_breaker(&given, falling_back(&flaky, Act::MarkFailed));
     let set = async |company: &str, change| {
         engine.gate.set_tenant(&CompanyId::new(company).unwrap(), change, None).await.unwrap();
     };

@@ -83,7 +83,7 @@ measures! {
     /// Of a route: retries at the policy's cap, of all retries.
     AtCapRate: Share, Window, ROUTE,
         "{value} of the retries within {window} wait for as long as the policy allows",
-        "{value} dos retries em {window} esperam o máximo que a política permite";
+        "{value} das novas tentativas em {window} esperam o máximo que a política permite";
     /// Of a route: how far the jitter is from even.
     JitterDeviation: Share, Window, ROUTE,
         "the jitter of the waits within {window} is {value} off an even spread",
@@ -91,7 +91,7 @@ measures! {
     /// Of a route.
     MeanBackoff: Time, Window, ROUTE,
         "retries within {window} wait {value} on average",
-        "os retries em {window} esperam {value} em média";
+        "as novas tentativas em {window} esperam {value} em média";
     /// Of all: share of the room that the store has.
     StoreUse: Share, Now, ALL,
         "the store is {value} full",
@@ -107,7 +107,7 @@ measures! {
     /// Of all: how long ago the audit trail's files had everything.
     TrailLateness: Time, Now, ALL,
         "the audit trail's files are {value} behind",
-        "os arquivos da trilha de auditoria estão {value} atrasados";
+        "os arquivos da trilha de auditoria estão atrasados em {value}";
     /// Of a provider.
     BreakerOpen: Fact, Now, Some("provider"),
         "its circuit breaker is open",

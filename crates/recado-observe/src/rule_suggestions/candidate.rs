@@ -1,4 +1,4 @@
-//! An error whose history speaks against its class, and the rule for it.
+//! An error whose jobs ended differently from what its class predicts, and the rule for it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

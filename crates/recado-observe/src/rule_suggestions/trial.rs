@@ -3,7 +3,7 @@
 use recado_core::{AuditEvent, AuditKind, Class, Classifier, Rule};
 
 use super::candidate::TRIAL_NAME;
-use super::lives::{Lives, job_key};
+use super::job_tracker::{JobTracker, job_key};
 use super::{Candidate, RecordedFailure, RuleText};
 
 /// Failures of its own error, of a hundred, that a rule must match.
@@ -60,7 +60,7 @@ impl Trial {
 pub struct RuleTrials {
     trials: Vec<Trial>,
     /// The rules that would have given a job up, of those jobs.
-    given_up: Lives<Vec<usize>>,
+    given_up: JobTracker<Vec<usize>>,
 }
 
 impl RuleTrials {
@@ -89,7 +89,7 @@ impl RuleTrials {
                 effect.changed += u64::from(event.decision.attempt.is_some());
                 effect.lost += u64::from(event.kind == AuditKind::Delivered);
             }
-            if !is_end && let Some(life) = self.given_up.running(job, Vec::new) {
+            if !is_end && let Some(life) = self.given_up.open_or_begin(job, Vec::new) {
                 *life = given_up_by;
             }
         }
@@ -105,7 +105,7 @@ impl RuleTrials {
             }
             match (trial.text.class, event.kind) {
                 (Class::Permanent, AuditKind::RetryScheduled) => {
-                    let life = self.given_up.running(job, Vec::new);
+                    let life = self.given_up.open_or_begin(job, Vec::new);
                     if let Some(life) = life.filter(|life| !life.contains(&at)) {
                         life.push(at);
                         effect.given_up += 1;
@@ -119,7 +119,7 @@ impl RuleTrials {
         }
     }
 
-    /// The rules that stand the trial, those that change most first.
+    /// Returns the rules that passed, those that change most first.
     pub fn sound(self) -> Vec<(Candidate, RuleText, Effect)> {
         let sound = self.trials.into_iter().filter(Trial::is_sound);
         let mut found: Vec<_> = sound.map(|trial| (trial.candidate, trial.text, trial.effect)).collect();

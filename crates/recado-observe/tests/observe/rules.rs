@@ -275,7 +275,7 @@ fn audit_files_more_than_five_minutes_behind_ring() {
     assert_eq!(&*fired.alert.text.en, "the audit trail's files are 7 min behind; the limit is 5 min");
     assert_eq!(
         &*fired.alert.text.pt,
-        "os arquivos da trilha de auditoria estão 7 min atrasados; o limite é 5 min"
+        "os arquivos da trilha de auditoria estão atrasados em 7 min; o limite é 5 min"
     );
     let mut scene = Scene::new();
     assert_eq!(scene.run(seconds_of(900), 15, &late(300)), [], "300 s are not more than 300 s");

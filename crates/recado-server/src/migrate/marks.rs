@@ -114,18 +114,18 @@ impl InMove {
     pub fn refusal(&self, own_name: &str) -> String {
         match self {
             InMove::MovingTo(to) => format!(
-                "this store is being moved to {to}, and the move is not whole. Go on with it by `{}`; or call it off by \
-                 the same command with --abort, and serve this store.",
+                "this store is being moved to {to}, and the move is not complete. Continue it with `{}`; or cancel it \
+                 with the same command and --abort, and serve this store.",
                 command(own_name, to)
             ),
             InMove::MovedTo(to) => format!(
-                "everything in this store was moved to {to}: serve that one. If that one says that it is not whole, \
-                 finish the move by `{}`.",
+                "everything in this store was moved to {to}: serve that one. If that one says that it is not complete, \
+                 finish the move with `{}`.",
                 command(own_name, to)
             ),
             InMove::FilledFrom(from) => format!(
-                "this store is being filled from {from}, and does not hold everything yet. Go on with it by `{}`. If \
-                 that move was called off, empty this store: remove its data directory, or its keys from Redis.",
+                "this store is being filled from {from}, and does not hold everything yet. Continue with `{}`. If \
+                 that move was cancelled, empty this store: remove its data directory, or its keys from Redis.",
                 command(from, own_name)
             ),
         }

@@ -84,8 +84,8 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Of each partition when its oldest jobs ended, and how many at each time. Where [`PRUNE_MAX`] are told of there
-    /// may be more.
+    /// `oldest`: for each partition, end times of its oldest jobs with their counts. A list that adds up to [`PRUNE_MAX`]
+    /// may be cut off.
     fn at(excess: u64, oldest: &[Vec<(i64, u64)>]) -> Cut {
         let mut cut = Cut { before: i64::MIN, edge: i64::MIN, kept_at_edge: vec![0; oldest.len()] };
         let is_cut_off = |times: &&Vec<(i64, u64)>| {

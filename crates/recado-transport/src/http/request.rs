@@ -200,7 +200,7 @@ fn body<'a>(data: &Object<'a, '_>) -> (Cow<'a, [u8]>, Option<&'static str>) {
     let json = data.get("body");
     let bytes = data.base64("bodyBase64");
     if json.is_some() && data.has("bodyBase64") {
-        data.fault("bodyBase64", "stands beside `body`; give one of the two");
+        data.fault("bodyBase64", "cannot be combined with `body`; give one of the two");
     }
     match (json, bytes) {
         // As written: parsing would lose the order of members and the digits of large numbers.

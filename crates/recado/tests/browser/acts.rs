@@ -15,7 +15,7 @@ fn a_job_that_waits_is_cancelled_after_being_asked() {
     scene.as_operator("Ana");
     browser.go("#/jobs/later-1");
     browser.click("Cancel the job");
-    browser.sees("It touches 1 job: it will not be sent.");
+    browser.sees("This affects 1 job: it will not be sent.");
     browser.click("Cancel");
     assert_eq!(scene.get("/v1/jobs/later-1")["status"], "scheduled", "thought better of");
     browser.click("Cancel the job");
@@ -57,7 +57,7 @@ fn an_endpoint_is_added_its_secret_shown_once_and_it_is_switched_off_and_removed
     browser.no_longer_sees("whsec_");
     browser.sees("https://crm.example.com/hook");
     browser.click("Switch off");
-    browser.sees("It touches 1 endpoint: it receives nothing until");
+    browser.sees("This affects 1 endpoint: it receives nothing until");
     browser.click("Switch off");
     browser.sees("Switch on");
     assert_eq!(scene.get("/v1/endpoints")["items"][0]["enabled"], false);

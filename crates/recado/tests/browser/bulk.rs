@@ -23,7 +23,7 @@ fn w3_g7_all_that_fit_are_counted_first_and_then_replayed_with_a_canary_and_prog
     browser.sees("order-4");
     browser.click("Replay all found …");
     browser.sees("Replay 5 dead letters?");
-    browser.sees("It touches 5 jobs, counted just now.");
+    browser.sees("This affects 5 jobs, counted just now.");
     browser.sees("and 2 more");
     browser.picture("bulk-replay");
     browser.write("Note", "the provider is back");
@@ -51,7 +51,7 @@ fn w3_chosen_dead_letters_are_discarded_together_and_no_other() {
         browser.click_part(&format!("//input[@aria-label='Choose order-{at}']"));
     }
     browser.click("Discard the 2 chosen");
-    browser.sees("It touches 2 jobs, counted just now: they will never be delivered.");
+    browser.sees("This affects 2 jobs, counted just now: they will never be delivered.");
     browser.click("Discard 2");
     browser.sees("Please fill this in.");
     browser.write("Why is it given up?", "tests");
@@ -98,14 +98,14 @@ fn w3_acts_that_are_over_make_way_for_the_dead_letters() {
     });
     let browser = &scene.browser;
     browser.go("#/dlq");
-    browser.sees("2 finished acts");
+    browser.sees("2 finished actions");
     browser.sees("order-4");
-    assert!(!browser.text().contains("Discard of many"), "{}", browser.text());
-    browser.click_part("//summary[contains(., '2 finished acts')]");
-    browser.sees("Discard of many");
+    assert!(!browser.text().contains("Bulk discard"), "{}", browser.text());
+    browser.click_part("//summary[contains(., '2 finished actions')]");
+    browser.sees("Bulk discard");
     // What happens meanwhile draws the page anew, and it stays as it was left.
     bury(&scene, "acme", "order-9", &refused_with("550 gone"));
     browser.sees("order-9");
-    browser.sees("Discard of many");
+    browser.sees("Bulk discard");
     browser.is_clean();
 }

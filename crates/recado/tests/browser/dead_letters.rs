@@ -104,7 +104,7 @@ fn w3_a_dead_letter_is_discarded_only_with_a_reason_and_under_a_name() {
     let browser = &scene.browser;
     browser.go("#/dlq/order-1");
     browser.click("Discard");
-    browser.sees("It touches 1 job: it will never be delivered");
+    browser.sees("This affects 1 job: it will never be delivered");
     browser.click("Discard");
     browser.sees("Please fill this in.");
     assert_eq!(scene.get("/v1/jobs/order-1")["status"], "failed", "nothing happens without a reason");

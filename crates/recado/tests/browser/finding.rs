@@ -45,8 +45,8 @@ fn w3_one_box_finds_jobs_correlations_companies_providers_and_routes() {
     browser.sees("2 things go by this name.");
     browser.sees("0 dead letters");
     find("no-such-id");
-    browser.sees("Nothing is known of no-such-id");
+    browser.sees("Nothing found for no-such-id");
     find("not a name / at all?");
-    browser.sees("Nothing is known of not a name / at all?");
+    browser.sees("Nothing found for not a name / at all?");
     browser.is_clean();
 }

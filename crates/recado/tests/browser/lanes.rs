@@ -44,7 +44,7 @@ fn w3_a_breaker_is_opened_and_closed_from_the_dashboard_with_a_reason() {
 }
 
 #[test]
-fn a_provider_is_paused_and_let_go_on() {
+fn a_provider_is_paused_and_resumed() {
     let scene = Scene::new();
     let browser = &scene.browser;
     scene.as_operator("Ana");
@@ -54,9 +54,9 @@ fn a_provider_is_paused_and_let_go_on() {
     browser.click("Pause");
     browser.sees("Paused by Ana");
     assert_eq!(scene.get("/v1/providers/sandbox")["paused"]["reason"], "audit");
-    browser.click("Let it go on");
-    browser.sees("Let sandbox go on?");
-    browser.click("Let it go on");
+    browser.click("Resume");
+    browser.sees("Resume sandbox?");
+    browser.click("Resume");
     browser.no_longer_sees("Paused by Ana");
     assert_eq!(scene.get("/v1/providers/sandbox")["paused"], Value::Null);
     browser.is_clean();
@@ -85,7 +85,7 @@ fn a_hold_is_seen_with_its_end_and_lifted_with_a_reason() {
 }
 
 #[test]
-fn w3_a_route_shows_its_delays_and_is_paused_and_let_go_on_with_who_and_why() {
+fn w3_a_route_shows_its_delays_and_is_paused_and_resumed_with_who_and_why() {
     let scene = Scene::looking(Look::default(), |server| {
         let later = json!({ "jobId": "later-1", "route": "sandbox", "companyId": "acme", "delayMs": 3_600_000, "data": {} });
         server.enqueue(later);
@@ -104,7 +104,7 @@ fn w3_a_route_shows_its_delays_and_is_paused_and_let_go_on_with_who_and_why() {
     browser.picture("policies");
 
     browser.click_within(&card("sandbox"), "Pause");
-    browser.sees("It touches 1 job that waits, and all that come");
+    browser.sees("This affects 1 waiting job, and all that arrive");
     browser.write("Reason", "wrong template");
     browser.click("Pause");
     browser.sees("sandbox is paused.");
@@ -126,9 +126,9 @@ fn w3_a_route_shows_its_delays_and_is_paused_and_let_go_on_with_who_and_why() {
     browser.sees("wrong template");
 
     browser.go("#/policies?route=sandbox");
-    browser.click("Let it go on");
-    browser.sees("Let the route sandbox go on?");
-    browser.click("Let it go on");
+    browser.click("Resume");
+    browser.sees("Resume the route sandbox?");
+    browser.click("Resume");
     scene.job_once("held-1", "sent");
     browser.no_longer_sees("Paused by Ana");
     browser.is_clean();
@@ -159,18 +159,18 @@ fn w3_g22_a_company_is_paused_bounded_and_weighed_from_the_dashboard() {
     browser.click("Save");
     browser.sees_part("dialog [aria-invalid]");
     browser.write("Weight", "3");
-    browser.write("At most a minute", "60");
+    browser.write("Maximum per minute", "60");
     browser.click("Save");
-    browser.sees("weight 3, at most 60 a minute");
+    browser.sees("weight 3, at most 60 per minute");
     let terms = scene.get("/v1/tenants/acme");
     assert_eq!(
         (&terms["weight"], &terms["maxPerMinute"], &terms["paused"]),
         (&json!(3), &json!(60), &json!(true))
     );
 
-    browser.click("Let it go on");
-    browser.sees("Let acme go on?");
-    browser.click("Let it go on");
+    browser.click("Resume");
+    browser.sees("Resume acme?");
+    browser.click("Resume");
     scene.job_once("held-1", "sent");
     browser.is_clean();
 }
@@ -196,7 +196,7 @@ fn why_a_job_waits_is_always_answered() {
     }
     let browser = &scene.browser;
     let rows = [
-        ("delayed", "Waits for the time its caller asked for. It may go on"),
+        ("delayed", "Waits for the time its caller asked for. It can proceed"),
         ("held", "Parked: a person paused its company. It spends no attempt."),
         ("buried", "It was given up and is a dead letter."),
     ];

@@ -149,10 +149,10 @@ fn with_a_token_the_dashboard_asks_once_and_keeps_it_for_the_tab_only() {
     let browser = super::driver::Browser::at(&server.url(), Look::default());
     browser.sees("This server wants a token");
     browser.write("Token", "wrong");
-    browser.click("Go on");
+    browser.click("Continue");
     browser.sees("The server does not take this token.");
     browser.write("Token", "a-token-of-24-characters");
-    browser.click("Go on");
+    browser.click("Continue");
     browser.sees("No attempts yet");
     browser.sees("live");
     browser.reload();

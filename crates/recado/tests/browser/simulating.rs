@@ -21,7 +21,7 @@ const ENGLISH: [&str; 6] = [
     "The provider is down from (minutes)",
     "until (minutes)",
     "Time to simulate (minutes)",
-    "Jobs a second",
+    "Jobs per second",
     "Companies",
     "Second policy to compare",
 ];
@@ -40,7 +40,8 @@ fn a_route_is_simulated_with_two_policies() {
     let scene = Scene::new();
     simulate(&scene, ("Simulate an outage …", "Simulate"), ENGLISH);
     let browser = &scene.browser;
-    for words in ["Simulation", "600", "duplicates possible", "Second policy", "after the provider is back."]
+    for words in
+        ["Simulation", "600", "duplicates possible", "Second policy", "after the provider comes back."]
     {
         browser.sees(words);
     }

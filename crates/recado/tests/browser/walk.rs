@@ -61,7 +61,7 @@ fn w3_g7_g20_a_newcomer_finds_why_corrects_one_and_replays_the_rest_with_a_canar
 
     // The insurer has mended its list meanwhile: the rest goes as it is, one ahead of the others.
     browser.click("Replay all found …");
-    browser.sees("It touches 5 jobs, counted just now.");
+    browser.sees("This affects 5 jobs, counted just now.");
     browser.write("Note", "the insurer knows them now");
     browser.click("Replay 5");
     browser.sees("on its way, the rest waits for it");

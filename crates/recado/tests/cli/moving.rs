@@ -247,12 +247,12 @@ fn a_move_from_redis_that_is_killed_is_taken_up_again_or_called_off_by_name() {
         let abort = |to: &str| place.run(&["store", "migrate", "--from", &url, "--to", to, "--abort"]);
         let said = abort("elsewhere").failed_with(1);
         assert!(said.contains("is being moved to") && said.contains(target), "by its name alone: {said}");
-        assert!(abort(target).done().contains("called off"));
+        assert!(abort(target).done().contains("cancelled"));
         let server = place.serve_with(&from_redis, &[]);
         assert_eq!(all_jobs(&server).into_iter().collect::<BTreeSet<_>>(), jobs);
         server.stop();
         let said = refusal(&place, &["--data-dir", target]).expect("what was half filled is never served");
-        assert!(said.contains("If that move was called off, empty this store"), "{said}");
+        assert!(said.contains("If that move was cancelled, empty this store"), "{said}");
     }
 }
 

@@ -20,7 +20,7 @@ fn a_simulation_needs_no_server_and_tells_what_to_conclude() {
     }
     let conclusion = shown.lines().last().unwrap();
     assert!(conclusion.starts_with("With `policy` "), "{conclusion}");
-    assert!(conclusion.contains("With `against` ") && conclusion.contains("after the provider is back"));
+    assert!(conclusion.contains("With `against` ") && conclusion.contains("after the provider comes back"));
 }
 
 #[test]

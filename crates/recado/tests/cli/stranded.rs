@@ -20,6 +20,6 @@ fn jobs_of_a_route_that_is_gone_are_announced_and_say_what_they_wait_for() {
     assert_eq!((&warned[0]["route"], &warned[0]["jobs"]), (&json!("gone"), &json!(1)));
     eventually(|| server.get(&format!("/v1/jobs/{id}"))["waitingFor"]["reason"] == "route");
     let shown = server.run(&place, &["jobs", "show", &id]).done();
-    assert!(shown.contains("waits in vain: there is no route `gone`"), "{shown}");
+    assert!(shown.contains("cannot be delivered: there is no route `gone`"), "{shown}");
     server.stop();
 }

@@ -30,7 +30,7 @@ fn g24_a_suggested_line_pasted_into_the_route_decides_from_then_on() {
     let server = place.serve();
     assert_eq!(suggestions(&server, &place), Vec::<Value>::new());
     let empty = server.run(&place, &["rules", "suggest"]).done();
-    assert!(empty.starts_with("No error since then"), "{empty}");
+    assert!(empty.starts_with("Nothing to suggest"), "{empty}");
 
     let gone =
         "ACCOUNT_GONE Wilhelmina <ana.souza@example.com> +55 11 98765-4321: account was closed by its owner";

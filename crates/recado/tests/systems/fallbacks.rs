@@ -1,5 +1,5 @@
 //! The fallback table, one test per row, for operations that fail for good. What happens while a
-//! provider is closed off belongs to the breaker.
+//! breaker is open belongs to the breaker.
 
 use serde_json::{Value, json};
 

@@ -217,7 +217,7 @@ fn a_collector_that_refuses_costs_spans_that_are_counted_and_is_told_of_once() {
         collector.once("resourceSpans", before + 1);
     }
     let warned = scene.logged(
-        "The collector of traces does not take spans; they are dropped until it does, and deliveries go on",
+        "The collector of traces does not take spans; they are dropped until it does, and deliveries continue",
         1,
     );
     assert_eq!(warned[0]["why"], "it answers 400");

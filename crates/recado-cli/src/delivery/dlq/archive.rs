@@ -29,7 +29,7 @@ enum FormatArg {
 }
 
 #[derive(Debug, Args)]
-pub struct ExportArgs {
+pub struct DlqExportArgs {
     /// Format of the file.
     #[arg(long, value_enum, default_value_t = FormatArg::Ndjson)]
     format: FormatArg,
@@ -52,7 +52,7 @@ pub struct ImportArgs {
     ask: AskArgs,
 }
 
-pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
+pub async fn export(args: DlqExportArgs, screen: &mut Screen) -> Done {
     let query = ExportQuery {
         format: Some(match args.format {
             FormatArg::Ndjson => ExportFormat::Ndjson,

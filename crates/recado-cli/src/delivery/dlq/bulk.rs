@@ -21,7 +21,7 @@ use recado_wire::dlq::{DeadLetterFilter, Discarded, ReplayRequest, ReplayStarted
 use recado_wire::word_of;
 use serde::Serialize;
 
-use super::{Filters, REASON_SHOWN_MAX_BYTES};
+use super::{DlqFilterArgs, REASON_SHOWN_MAX_BYTES};
 use crate::confirm::confirm;
 use crate::{AskArgs, Done, Stop, data};
 
@@ -33,8 +33,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 #[command(next_help_heading = "Which")]
 struct ChosenArgs {
     #[command(flatten)]
-    filters: Filters,
-    /// Every one.
+    filters: DlqFilterArgs,
+    /// Every dead letter.
     #[arg(long)]
     all: bool,
 }
@@ -65,7 +65,7 @@ pub struct ReplayArgs {
     chosen: ChosenArgs,
     #[command(flatten)]
     pace: PaceArgs,
-    /// Replay so many first, and the rest when they were delivered.
+    /// Replay this many first, and the rest when they were delivered.
     #[arg(long, value_name = "COUNT", help_heading = "How", value_parser = clap::value_parser!(u32).range(1..=i64::from(CANARY_MAX)))]
     canary: Option<u32>,
     /// Corrected data of one job: JSON, @file or -.
@@ -117,9 +117,9 @@ impl ChosenArgs {
         let ids = ids.map_err(|error| Stop::Usage(format!("a job's id {error}")))?;
         let entries = self.filters.with_reason(reason);
         match (entries == DeadLetterFilter::default(), self.all) {
-            (false, true) => Err(Stop::usage("--all stands beside a filter; give one of the two")),
+            (false, true) => Err(Stop::usage("--all and a filter exclude each other; give one of the two")),
             (true, true) if !ids.is_empty() => {
-                Err(Stop::usage("--all stands beside ids; give one of the two"))
+                Err(Stop::usage("--all and ids exclude each other; give one of the two"))
             }
             (true, false) if ids.is_empty() => {
                 Err(Stop::usage("say which: ids, a filter such as --code 550 or --company acme, or --all"))
@@ -223,7 +223,7 @@ async fn begin(
     match bulk.state {
         BulkState::Done | BulkState::Running => Ok(()),
         BulkState::Stopped | BulkState::Failed => {
-            Err(Stop::failed(bulk.stopped_because.as_deref().unwrap_or("it did not end well")))
+            Err(Stop::failed(bulk.stopped_because.as_deref().unwrap_or("the bulk action failed")))
         }
     }
 }
@@ -318,7 +318,10 @@ fn show(screen: &mut Screen, bulk: &Bulk) -> io::Result<()> {
         screen.line(format_args!("  {}: {}", clean(failure.job_id.as_str()), clean(reason)))?;
     }
     if bulk.state == BulkState::Running {
-        screen.line(format_args!("\nIt goes on at the server: recado dlq bulk {}", bulk.id))?;
+        screen.line(format_args!(
+            "\nStill running on the server; follow it with: recado dlq bulk {}",
+            bulk.id
+        ))?;
     }
     Ok(())
 }

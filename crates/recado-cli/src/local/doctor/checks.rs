@@ -69,7 +69,7 @@ pub fn data_dir(config: &Config, server: ServerState, now: Timestamp) -> Vec<Fin
     let mut findings = Vec::new();
     if dir.exists() && !dir.is_dir() {
         let fix = "move it away, or choose a directory with --data-dir";
-        return vec![bad("data directory", format!("{shown} is no directory"), fix)];
+        return vec![bad("data directory", format!("{shown} is not a directory"), fix)];
     }
     let rate = match fsync_rate(&there, now) {
         Ok(measured) => {
@@ -85,13 +85,13 @@ pub fn data_dir(config: &Config, server: ServerState, now: Timestamp) -> Vec<Fin
         }
     };
     findings.push(match recado_store_embedded::lock_holder(dir) {
-        None => good("lock", "no process has the data directory"),
+        None => good("lock", "no process has locked the data directory"),
         Some(holder) if server == ServerState::Answers => {
-            good("lock", format!("process {holder} has it, and the server answers"))
+            good("lock", format!("process {holder} has locked it, and the server answers"))
         }
         Some(holder) => bad(
             "lock",
-            format!("process {holder} has the data directory, and no server answers"),
+            format!("process {holder} has locked the data directory, and no server answers"),
             format!("look at process {holder}; end it before starting another, or give --url if it listens elsewhere"),
         ),
     });
@@ -184,10 +184,10 @@ fn probe_name() -> String {
     format!(".recado-doctor-{}", std::process::id())
 }
 
-/// Times durable writes with a file of its own.
 /// Pages of the probe's file at most, so that it finds room on a disk that is nearly full.
 const PAGES_MAX: u32 = 64;
 
+/// Times durable writes with a file of its own.
 fn fsync_rate(dir: &Path, now: Timestamp) -> std::io::Result<Rate> {
     let path = dir.join(probe_name());
     let measured = (|| {

@@ -36,7 +36,7 @@ pub async fn look_at(options: &RedisOptions) -> Vec<Finding> {
 
 fn fix(error: &OpenError) -> &'static str {
     match error {
-        OpenError::Url(_) | OpenError::TrustedRoots => "mend [store] in the configuration, or --store",
+        OpenError::Url(_) | OpenError::TrustedRoots => "correct [store] in the configuration, or --store",
         OpenError::Unavailable(_) | OpenError::Unfit(_) => {
             "start Redis, see that this machine may reach it, and compare the URL with its address and login"
         }

@@ -19,7 +19,7 @@ const PAGE_RECORDS: u32 = 1_000;
 /// Filters; a record must match all of them.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Which")]
-struct Filters {
+struct AuditFilterArgs {
     /// About this job.
     #[arg(long, alias = "job-id", value_name = "ID")]
     job: Option<String>,
@@ -49,7 +49,7 @@ struct Filters {
     until: Option<Timestamp>,
 }
 
-impl Filters {
+impl AuditFilterArgs {
     fn query(self, order: AuditOrder, limit: u32) -> AuditQuery {
         AuditQuery {
             job_id: self.job,
@@ -74,9 +74,9 @@ fn kind(text: &str) -> Result<AuditKind, String> {
 }
 
 #[derive(Debug, Args)]
-pub struct ShowArgs {
+pub struct AuditShowArgs {
     #[command(flatten)]
-    filters: Filters,
+    filters: AuditFilterArgs,
     /// Oldest first.
     #[arg(long)]
     oldest: bool,
@@ -94,12 +94,12 @@ pub struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ExportArgs {
+pub struct AuditExportArgs {
     /// All about one person: user=ID, correlation=ID, claim=ID or job=ID.
     #[arg(long, value_name = "WHO", value_parser = person)]
     subject: Option<AuditSubject>,
     #[command(flatten)]
-    filters: Filters,
+    filters: AuditFilterArgs,
     /// File to write [default: standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -117,7 +117,7 @@ async fn page(query: &AuditQuery, dir: Option<&PathBuf>, server: &ServerArgs) ->
     }
 }
 
-pub async fn show(args: ShowArgs, screen: &mut Screen) -> Done {
+pub async fn show(args: AuditShowArgs, screen: &mut Screen) -> Done {
     let order = if args.oldest { AuditOrder::Oldest } else { AuditOrder::Newest };
     let query = AuditQuery { cursor: args.cursor, ..args.filters.query(order, args.limit) };
     let list = page(&query, args.dir.as_ref(), &args.ask.server).await?;
@@ -154,7 +154,7 @@ fn about(item: &AuditItem) -> Option<&str> {
     claim.or(item.provider.as_deref()).or(Some(&*item.route).filter(|route| !route.is_empty()))
 }
 
-pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
+pub async fn export(args: AuditExportArgs, screen: &mut Screen) -> Done {
     let whose = args.subject.unwrap_or_default();
     let query = args.filters.query(AuditOrder::Oldest, PAGE_RECORDS);
     let mut query = AuditQuery {

@@ -152,7 +152,7 @@ impl DeadLetters {
         Ok(Some(self.renewed(transfer, from, actor)))
     }
 
-    /// Its time begins anew, or the next round of the janitor would end it; when it came to the queue stays.
+    /// Its time begins anew, or the pruner's next round would end it; the time when it came to the queue stays.
     fn renewed(&self, mut transfer: JobSnapshot, from: &str, actor: Option<&str>) -> JobSnapshot {
         let now = self.env.now();
         if let Some(entry) = &mut transfer.dead_letter {

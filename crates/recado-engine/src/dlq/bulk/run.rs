@@ -130,7 +130,7 @@ impl Runner {
                 // Another process takes over when the lease has run out.
                 Err(_) if self.dlq.env.lifecycle.is_stopping() => return,
                 Err(error) => {
-                    tracing::warn!(id = %self.bulk().id, %error, "a bulk act cannot go on yet; trying again");
+                    tracing::warn!(id = %self.bulk().id, %error, "A bulk act cannot continue yet; trying again");
                     self.wait(STORE_RETRY).await;
                 }
             }
@@ -342,7 +342,7 @@ impl Runner {
                     let entry = self.dlq.store.dead_letter(id).await?;
                     let why = entry.map(|entry| entry.failure.reason.as_str().to_owned());
                     self.set_canary(CanaryState::Died);
-                    let why = why.unwrap_or_else(|| "it was called off".to_owned());
+                    let why = why.unwrap_or_else(|| "it was cancelled".to_owned());
                     return self
                         .end(BulkState::Stopped, Some(format!("canary {id} failed again: {why}")))
                         .await;

@@ -22,7 +22,7 @@ fn g24_the_second_provider_takes_over_and_the_attempt_says_so() {
         scene.sent(&id);
         spare.was_asked(&id, 1);
     }
-    assert_eq!(main.ledger().len(), 1, "closed off, it is asked no more");
+    assert_eq!(main.ledger().len(), 1, "while its breaker is open it is not asked");
     assert_eq!(spare.only("first").header("idempotency-key"), "first");
 }
 

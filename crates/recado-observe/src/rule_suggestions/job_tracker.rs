@@ -1,4 +1,4 @@
-//! Jobs between two records of theirs, in bounded memory.
+//! Follows jobs from their first failed attempt to their end, in bounded memory.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,24 +18,24 @@ pub fn job_key(event: &AuditEvent) -> Option<JobKey> {
     Some(digest_of(&[company, job]))
 }
 
-/// The lives of jobs: each begins with an attempt or a replay, and ends by delivery, death or an operator.
+/// Follows jobs, each from its first failed attempt or a replay to delivery, death or an operator's act.
 #[derive(Debug)]
-pub struct Lives<T> {
+pub struct JobTracker<T> {
     running: HashMap<JobKey, T>,
     buried: HashMap<JobKey, T>,
     /// The order in which jobs died.
     deaths: VecDeque<JobKey>,
 }
 
-impl<T> Default for Lives<T> {
+impl<T> Default for JobTracker<T> {
     fn default() -> Self {
-        Lives { running: HashMap::new(), buried: HashMap::new(), deaths: VecDeque::new() }
+        JobTracker { running: HashMap::new(), buried: HashMap::new(), deaths: VecDeque::new() }
     }
 }
 
-impl<T> Lives<T> {
-    /// The job's life, begun now if none is known; `None` when too many jobs are followed.
-    pub fn running(&mut self, job: JobKey, begin: impl FnOnce() -> T) -> Option<&mut T> {
+impl<T> JobTracker<T> {
+    /// Returns what is known of the job, begun now if nothing is; `None` when too many jobs are followed.
+    pub fn open_or_begin(&mut self, job: JobKey, begin: impl FnOnce() -> T) -> Option<&mut T> {
         if self.running.len() >= JOBS_MAX && !self.running.contains_key(&job) {
             return None;
         }
@@ -57,7 +57,7 @@ impl<T> Lives<T> {
         }
     }
 
-    pub fn unbury(&mut self, job: JobKey) -> Option<T> {
+    pub fn take_buried(&mut self, job: JobKey) -> Option<T> {
         self.buried.remove(&job)
     }
 }
@@ -68,17 +68,17 @@ mod tests {
 
     #[test]
     fn memory_has_a_bound_however_many_jobs_there_are() {
-        let mut lives = Lives::default();
+        let mut tracker = JobTracker::default();
         for job in 0..JOBS_MAX as u128 + 10 {
-            lives.running(job, || job);
-            lives.keep_buried(job, job);
+            tracker.open_or_begin(job, || job);
+            tracker.keep_buried(job, job);
         }
         assert_eq!(
-            (lives.running.len(), lives.buried.len(), lives.deaths.len()),
+            (tracker.running.len(), tracker.buried.len(), tracker.deaths.len()),
             (JOBS_MAX, JOBS_MAX, JOBS_MAX)
         );
-        assert_eq!(lives.running(1, || 7).copied(), Some(1), "a job that is followed goes on");
-        assert_eq!(lives.unbury(0), None, "the oldest is forgotten");
-        assert_eq!(lives.unbury(JOBS_MAX as u128 + 9), Some(JOBS_MAX as u128 + 9));
+        assert_eq!(tracker.open_or_begin(1, || 7).copied(), Some(1), "a job that is followed goes on");
+        assert_eq!(tracker.take_buried(0), None, "the oldest is forgotten");
+        assert_eq!(tracker.take_buried(JOBS_MAX as u128 + 9), Some(JOBS_MAX as u128 + 9));
     }
 }
