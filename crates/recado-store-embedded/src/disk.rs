@@ -218,11 +218,12 @@ pub fn log_bytes(dir: &Path) -> u64 {
     size(&log_path(dir))
 }
 
-/// The log, to be forced to disk. It is there as soon as a connection has read the file, and stays the same
+/// Opens the log, to be forced to disk. It is there as soon as a connection has read the file, and stays the same
 /// file until the last connection closes. (SQLite's locks are on the other files, so that closing this one
 /// drops none.)
-/// Opens the log, and forces it to disk: a process that was killed may have left commits there that are not, and their jobs
-/// count as on disk from now on.
+///
+/// Forces it once: a process that was killed may have left commits in it that are not on disk, and their jobs count as
+/// on disk from now on.
 pub fn open_log(dir: &Path) -> std::io::Result<File> {
     let log = OpenOptions::new().write(true).open(log_path(dir))?;
     log.sync_data()?;
