@@ -91,7 +91,8 @@ fn not_read(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::
 /// The error of a table whose numbers are not in order: jobs that a search by number does not find would be lost unseen.
 fn out_of_order(seq: Option<u64>) -> rusqlite::Error {
     let place = seq.map_or("at the end".to_owned(), |seq| format!("at {seq}"));
-    let why = format!("the numbers of the jobs are out of order {place}: the file is damaged, restore a backup");
+    let why =
+        format!("the numbers of the jobs are out of order {place}: the file is damaged, restore a backup");
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(why))
 }
 

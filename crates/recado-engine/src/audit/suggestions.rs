@@ -88,7 +88,8 @@ impl AuditTrail {
         // Records of the second pass that the first did not see would count for the rules and not for the errors.
         let until = Some(self.env.now());
         let query = Query { since: Some(since), until, order: Order::OldestFirst, ..Query::default() };
-        let (history, pass) = self.fold(&turn, &query, route, ErrorHistory::default(), ErrorHistory::record).await?;
+        let (history, pass) =
+            self.fold(&turn, &query, route, ErrorHistory::default(), ErrorHistory::record).await?;
         let (mut trials, mut examples) = (RuleTrials::default(), HashMap::new());
         for candidate in history.candidates(|error| self.class_today(error)).into_iter().take(RULES_MAX) {
             let Some(today) = self.env.routes.get(candidate.error.route.as_str()) else { continue };

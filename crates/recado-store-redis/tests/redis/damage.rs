@@ -3,8 +3,8 @@
 use recado_core::{AuditEvent, AuditKind, Burial, Cause, Damage, Lease, NewJob, Payload, Transition};
 use recado_store::prelude::*;
 use recado_store::{
-    AuditSpan, Claim, DeadLetterFilter, Discard, Discarded, GroupBy, JobFilter, KvWrite, Namespace, PageRequest,
-    Settled, Settlement,
+    AuditSpan, Claim, DeadLetterFilter, Discard, Discarded, GroupBy, JobFilter, KvWrite, Namespace,
+    PageRequest, Settled, Settlement,
 };
 use recado_testkit::jobs::permanent_failure;
 
