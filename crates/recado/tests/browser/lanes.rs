@@ -33,7 +33,7 @@ fn w3_a_breaker_is_opened_and_closed_from_the_dashboard_with_a_reason() {
 
     browser.go("#/providers?name=instagram");
     browser.click("Close the breaker");
-    browser.sees("1 parked job is let go");
+    browser.sees("1 parked job is released");
     browser.write("Reason", "it is over");
     browser.click("Close the breaker");
     browser.sees("The breaker of instagram is closed.");
