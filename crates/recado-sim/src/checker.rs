@@ -81,6 +81,7 @@ pub fn check(entries: &[Entry], ends: bool) -> Verdict {
     if ends {
         deliveries::everything_ends(&timeline, &mut verdict);
         deliveries::new_jobs_are_prompt(&timeline, &mut verdict);
+        deliveries::slots_are_given_back(&timeline, &mut verdict);
     }
     verdict
 }

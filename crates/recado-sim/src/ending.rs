@@ -1,6 +1,6 @@
 //! Looks at everything when a run ends, past all nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use recado_core::{DeadLetterState, Status};
 use recado_engine::Clock;
@@ -86,6 +86,29 @@ pub async fn record_views(world: &World) {
     for process in world.processes() {
         let (node, paused) = (process.link.name.clone(), paused_at(&process.engine));
         world.history.add(Event::View { node, paused, in_store: in_store.clone() });
+    }
+}
+
+/// Looks at the deliveries that nodes count as running this often: a claim on its way, which has slots set aside, is over
+/// by the last time.
+const RUNNING_LOOKS: u32 = 10;
+
+/// Writes down the fewest deliveries that each node counts as running, of several looks.
+pub async fn record_running(world: &World) {
+    let mut fewest = BTreeMap::new();
+    for _ in 0..RUNNING_LOOKS {
+        for process in world.processes() {
+            for provider in PROVIDERS {
+                let Some(view) = process.engine.gate.provider_view(provider) else { continue };
+                let least = fewest.entry((process.link.name.clone(), provider)).or_insert(view.running);
+                *least = view.running.min(*least);
+            }
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    }
+    for ((node, provider), running) in fewest {
+        let (provider, deliveries) = (provider.to_owned(), running as u64);
+        world.history.add(Event::Running { node, provider, deliveries });
     }
 }
 

@@ -135,6 +135,12 @@ pub enum Event {
         paused: Vec<String>,
         in_store: Vec<String>,
     },
+    /// The deliveries that a node counts as running at a provider, when all work has ended.
+    Running {
+        node: String,
+        provider: String,
+        deliveries: u64,
+    },
     /// A record of the audit trail, in the end, in order.
     Audit {
         number: u64,

@@ -112,6 +112,9 @@ impl World {
                 ending::record_views(&self).await;
                 self.clone().heal().await;
                 self.clone().recover().await;
+                if ending::is_over(&self).await {
+                    ending::record_running(&self).await;
+                }
             }
         }
         ending::record_views(&self).await;

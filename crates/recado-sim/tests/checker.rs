@@ -316,6 +316,14 @@ fn a_dead_letter_without_a_reason_and_a_node_that_disagrees_are_seen() {
 }
 
 #[test]
+fn a_slot_that_is_not_given_back_is_seen() {
+    let running =
+        |deliveries| Event::Running { node: "node-0".to_owned(), provider: "mail-a".to_owned(), deliveries };
+    assert_eq!(broken(&[at(0, running(1))]), ["slots are given back"]);
+    assert_eq!(broken(&[at(0, running(0))]), [""; 0]);
+}
+
+#[test]
 fn a_job_that_waits_on_after_the_clock_was_set_is_seen() {
     let delayed = Event::Stored {
         job: "a".to_owned(),

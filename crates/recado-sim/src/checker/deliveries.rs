@@ -361,6 +361,15 @@ fn quiet(timeline: &Timeline<'_>) -> u64 {
     healed.map_or(0, |healed| timeline.ended_at - healed.at)
 }
 
+/// When all work has ended, no node counts a delivery as running: a slot that is never given back is lost to its provider.
+pub fn slots_are_given_back(timeline: &Timeline<'_>, verdict: &mut Verdict) {
+    for Entry { at, event } in timeline.entries {
+        let Event::Running { node, provider, deliveries: 1.. } = event else { continue };
+        let words = format!("{node} counts a delivery to {provider} as running, and all jobs have ended");
+        verdict.violate("slots are given back", *at, words);
+    }
+}
+
 /// After all faults are over, a new job to a provider and a receiver that are well is tried soon: nothing that is broken
 /// for good holds it back.
 pub fn new_jobs_are_prompt(timeline: &Timeline<'_>, verdict: &mut Verdict) {
