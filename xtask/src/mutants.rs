@@ -28,7 +28,7 @@ macro_rules! workspace {
 }
 
 /// Grouped by target, so that less is built again.
-const MUTANTS: [Mutant; 15] = [
+const MUTANTS: [Mutant; 16] = [
     Mutant {
         safeguard: "count of a breaker's failures",
         file: "crates/recado-core/src/breaker.rs",
@@ -117,6 +117,14 @@ const MUTANTS: [Mutant; 15] = [
         replacement: "claim.max > 0",
         target: workspace!("redis"),
         test: "partitions::a_quota_holds_for_a_company_whose_follow_ups_are_in_several_partitions",
+    },
+    Mutant {
+        safeguard: "share of a partition by the tenants that wait now",
+        file: "crates/recado-store-redis/src/verbs/claim.rs",
+        text: "of_route[usize::from(partition)] = tenants;",
+        replacement: "of_route[usize::from(partition)] = tenants.max(of_route[usize::from(partition)]);",
+        target: workspace!("redis"),
+        test: "partitions::the_share_of_a_partition_follows_the_tenants_that_wait_now",
     },
     Mutant {
         safeguard: "grace for orphans after Redis was away",

@@ -124,6 +124,47 @@ async fn a_claim_is_shared_by_how_many_tenants_wait_in_each_partition() {
     assert!(*least >= 3 && *most <= 18, "of nine each, one got {least} and one {most}");
 }
 
+/// Companies of each of three partitions, as the tokens of their leases name them.
+async fn companies_by_partition() -> [Vec<usize>; 3] {
+    let place = Place::single().in_partitions(3);
+    let store = place.store().await;
+    store.enqueue((0..60).map(|n| of(n, &n.to_string())).collect()).await.unwrap();
+    let mut of_each = <[Vec<usize>; 3]>::default();
+    for lease in store.claim(claim(60)).await.unwrap().leases {
+        of_each[(lease.token.0 >> 112) as usize].push(lease.job.id.as_str().parse().unwrap());
+    }
+    of_each
+}
+
+#[tokio::test]
+async fn the_share_of_a_partition_follows_the_tenants_that_wait_now() {
+    const CLAIM: usize = 40;
+    let of_each = companies_by_partition().await;
+    for seed in 0..6 {
+        let random = recado_core::Random::from_seed(seed);
+        let place = Place::single().in_partitions(3);
+        let store = place.store().await;
+        // Each time another crowd, where the one before may have left one tenant behind.
+        for crowd in 0..3 {
+            let size = |all: &Vec<usize>| 1 + random.next_index(all.len().min(12));
+            let tenants: Vec<usize> = of_each.iter().flat_map(|all| all[..size(all)].to_vec()).collect();
+            let new = tenants.iter().flat_map(|tenant| {
+                (0..2 * CLAIM).map(move |n| of(*tenant, &format!("job-{crowd}-{tenant}-{n}")))
+            });
+            store.enqueue(new.collect()).await.unwrap();
+            // The first claim of a crowd learns how many wait where.
+            assert_eq!(store.claim(claim(CLAIM)).await.unwrap().leases.len(), CLAIM);
+            let mut served: HashMap<String, usize> = HashMap::new();
+            for lease in store.claim(claim(CLAIM)).await.unwrap().leases {
+                *served.entry(lease.job.company.to_string()).or_default() += 1;
+            }
+            let (most, fair) = (served.values().max().unwrap(), CLAIM.div_ceil(tenants.len()));
+            assert!(*most <= fair + 2, "seed {seed}: {most} of {CLAIM} for one of {} tenants", tenants.len());
+            store.claim(claim(usize::from(u16::MAX))).await.unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_quota_holds_over_all_partitions_and_calls() {
     let place = Place::single().in_partitions(3);
