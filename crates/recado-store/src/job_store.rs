@@ -42,7 +42,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug + 'static {
     /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
     async fn prune(&self, retention: Retention, now: Timestamp) -> StoreResult<Pruned>;
 
-    /// Returns a listener that wakes when a route may have work. A hint: correctness never depends on it.
+    /// Returns a listener that wakes when a route may have work sooner than its last claim said. A hint: correctness never
+    /// depends on it.
     fn waker(&self, route: &RouteName) -> Waker;
 
     /// Returns the lease under each of these tokens, with its job, for reports about leases held outside this process.

@@ -63,7 +63,7 @@ impl WriteTransaction<'_, '_> {
         let company = self.index.company_key(job.company.as_str());
         let lane = self.index.lane_key(job.route.as_str());
         if snapshot.state == SnapshotState::Waiting {
-            self.index.insert(Slot {
+            let slot = self.index.insert(Slot {
                 id,
                 seq,
                 due: job.due_at.as_millis(),
@@ -73,7 +73,7 @@ impl WriteTransaction<'_, '_> {
                 priority: job.priority.level(),
                 phase: Phase::Free,
             });
-            self.on_claimable(seq, job.route.clone());
+            self.on_claimable(slot);
             return Ok(seq);
         }
         self.index.remember_row(id, seq);

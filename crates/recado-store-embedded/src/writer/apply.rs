@@ -138,9 +138,15 @@ impl WriteTransaction<'_, '_> {
         Ok(Enqueued::Duplicate { status })
     }
 
-    /// A job of this row may be claimed from now on: listeners to its route are woken when that is on disk.
-    pub fn on_claimable(&mut self, seq: u64, route: RouteName) {
+    /// The job in this slot waits from now on: listeners to its route are woken when that is on disk. Not if the lane
+    /// has one that is due earlier: listeners have been woken for that one, or know its time from their last claim.
+    pub fn on_claimable(&mut self, slot: u32) {
+        let Slot { seq, due, lane, .. } = *self.index.slots.get(slot);
         self.unsynced.add(seq);
+        if self.index.next_due(lane).is_some_and(|next| next < due) {
+            return;
+        }
+        let route = self.index.route(slot);
         if self.routes_to_wake.last() != Some(&route) && !self.routes_to_wake.contains(&route) {
             self.routes_to_wake.push(route);
         }
@@ -334,7 +340,7 @@ impl WriteTransaction<'_, '_> {
             params![seq, due, attempts_started, attempts_spent, crashes, deferrals, attempts, record],
         )?;
         self.index.queue(slot, due);
-        self.on_claimable(seq, self.index.route(slot));
+        self.on_claimable(slot);
         Ok(())
     }
 
@@ -464,7 +470,7 @@ impl WriteTransaction<'_, '_> {
         let (company, lane) = (self.index.company_key(&company), self.index.lane_key(&route));
         let slot =
             self.index.insert(Slot { id, seq, due, expires, company, lane, priority, phase: Phase::Free });
-        self.on_claimable(seq, self.index.route(slot));
+        self.on_claimable(slot);
         self.write_audit(Some(seq), &redrive.audit)?;
         self.enqueue_follow_ups(redrive.follow_ups)?;
         Ok(Redriven::Done)

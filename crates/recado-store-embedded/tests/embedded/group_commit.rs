@@ -2,13 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use recado_core::{NewJob, RouteName};
 use recado_store::StoreError;
 use recado_store::prelude::*;
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 
-use crate::given::{Directory, T0, accepted, id, job};
+use crate::given::{Directory, HOUR, T0, accepted, id, job};
 
 const CALLERS: usize = 1_000;
 
@@ -63,4 +65,25 @@ async fn a_file_that_another_program_keeps_locked_is_an_error_to_try_again_after
     other.execute_batch("ROLLBACK").unwrap();
     assert!(accepted(&store.enqueue(vec![job("a")]).await), "it goes on when the file is free");
     assert!(store.job(&id("a"), T0).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_job_that_is_due_after_another_wakes_no_listener() {
+    let home = Directory::in_memory();
+    let store = home.store();
+    let scheduled = |name: &str, hours: u32| NewJob { due_at: T0.plus(HOUR * hours), ..job(name) };
+    let mut waker = store.waker(&job("a").route);
+    let mut is_woken = async |new: NewJob| {
+        waker.reset();
+        let of_another_route =
+            NewJob { route: RouteName::new("sms").unwrap(), ..job(&format!("after-{}", new.id)) };
+        assert!(accepted(&store.enqueue(vec![new]).await));
+        // Commits are answered and listeners woken in order, so the wake-up has come by now or will not.
+        assert!(accepted(&store.enqueue(vec![of_another_route]).await));
+        tokio::time::timeout(Duration::ZERO, waker.wait()).await.is_ok()
+    };
+    assert!(is_woken(scheduled("second", 2)).await);
+    assert!(!is_woken(scheduled("third", 3)).await, "listeners know of an earlier one");
+    assert!(is_woken(scheduled("first", 1)).await);
+    assert!(is_woken(job("now")).await);
 }
