@@ -1,7 +1,8 @@
 //! The circuit breaker's path: a delivery fails, the breaker counts it, it opens, all nodes know.
 //!
 //! 1. A delivery ends, and its [`Permit`](super::gate::Permit) calls [`Gate::record_feedback`].
-//!    (A delivery to a receiver that users choose says nothing about the provider: `Gate::record_receiver_feedback`.)
+//!    (Of deliveries to a receiver that users choose only a success counts:
+//!    `Gate::record_receiver_feedback`.)
 //! 2. [`Gate::record_breaker_feedback`] makes a [`ControlChange`] of it.
 //! 3. [`ProviderControl::apply`] has the pure [`Breaker`] count the failure. The copy of this process changes at once, so
 //!    the next delivery here sees it.

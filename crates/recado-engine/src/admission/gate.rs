@@ -373,8 +373,9 @@ impl Gate {
         (draws, of)
     }
 
-    /// Records what a delivery says about a receiver that users chose: it says nothing about the provider, which all
-    /// other receivers share. Returns the hold that its answer asked for.
+    /// Records the result of a delivery to a receiver that users chose. A success also counts for the
+    /// provider's breaker; a failure does not, because other receivers share the provider. Returns the hold
+    /// that its answer asked for.
     fn record_receiver_feedback(
         self: &Arc<Self>,
         provider: &Arc<Provider>,
