@@ -10,9 +10,9 @@
 //!    compare-and-set, replayed on what other nodes wrote meanwhile.
 //! 5. Once the store has a change of state, [`Gate::on_breaker_change`] logs it and publishes the event; only the node
 //!    whose write made the change does.
-//! 6. The other nodes read the namespace [`PROVIDERS`] again when the store hints at a change, and within a second
-//!    anyway ([`sync::run`](crate::shared::sync), `Gate::take_in`): [`Gate::sync_control`] takes the new state in and
-//!    wakes their claimers.
+//! 6. The other nodes read the namespace [`PROVIDERS`] again when the store hints at a change, and within
+//!    about a second anyway ([`sync::run`](crate::shared::sync), `Gate::take_in`): [`Gate::sync_control`]
+//!    takes the new state in and wakes their claimers.
 //!
 //! The way back is the same: when the reset time is over one claimer asks for the probe ([`Gate::take_probe`]), which
 //! the store grants once over all nodes; the probe's feedback closes the breaker or opens it again.
