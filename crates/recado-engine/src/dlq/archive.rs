@@ -23,6 +23,7 @@ use recado_store::{Discard, Discarded, JobSnapshot, StoreError};
 
 use crate::dlq::DeadLetters;
 use crate::error::Result;
+use crate::lifecycle::off_thread;
 use crate::notify::notices::OURSELVES;
 
 pub use import::{Imported, NAMESPACE};
@@ -82,8 +83,9 @@ async fn archive_batch(
         return Ok(LOOK_EVERY);
     }
     let to = archive.clone();
-    let written = tokio::task::spawn_blocking(move || to.append(&lines, now)).await;
-    let place = match written.map_err(io::Error::other).and_then(|written| written) {
+    let written = off_thread(move || to.append(&lines, now)).await;
+    let cut_off = || Err(io::Error::other("the write panicked or was cut off"));
+    let place = match written.unwrap_or_else(cut_off) {
         Ok(place) => place,
         Err(error) => {
             tell_of_failure(dlq, &error, told, now).await;
