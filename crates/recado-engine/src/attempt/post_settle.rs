@@ -50,7 +50,7 @@ impl PostSettle {
         let Attempts { env, notifier, .. } = attempts;
         let Settlement { transition, follow_ups, now, .. } = settlement;
         let (route, now) = (env.routes.get(job.route.as_str()), *now);
-        if notifier.events.have_listeners() || notifier.has_receivers() {
+        if notifier.events.had_listener() || notifier.has_receivers() {
             after.events = event::of_transition(job, transition, now);
         }
         // The result of a notice is told to no channel, and that of a callback to no endpoint, or it would
