@@ -78,11 +78,11 @@ impl<'a> DeliveryFeedback<'a> {
     pub fn of(job: &'a Job, verdict: &'a Verdict) -> Self {
         match verdict {
             Verdict::Delivered { .. } => DeliveryFeedback::Delivered,
-            // The one to blame the provider for, if there is one.
             Verdict::Partial { refused, .. } => {
-                let blamed = refused.iter().find(|(_, failure)| failure.blame == Blame::Provider);
-                let failed = |(_, failure)| DeliveryFeedback::Failed(job, failure);
-                blamed.map(|(id, failure)| (id, failure)).map_or(DeliveryFeedback::Delivered, failed)
+                // A failure that blames the provider, if there is one.
+                let mut failures = refused.iter().map(|(_, failure)| failure);
+                let blamed = failures.find(|failure| failure.blame == Blame::Provider);
+                blamed.map_or(DeliveryFeedback::Delivered, |failure| DeliveryFeedback::Failed(job, failure))
             }
             Verdict::Failed(failure) => DeliveryFeedback::Failed(job, failure),
         }
