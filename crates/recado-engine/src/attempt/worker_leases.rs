@@ -155,13 +155,13 @@ impl Attempts {
                 self.gate.deferrals.record_held_lane(route, self.env.now());
                 continue;
             }
+            let hold_max = self.env.routes.hold_max(route);
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
             let wanted = request.max - leases.len();
             let provider = self.gate.provider_of(route);
             let mut reservation = None;
             if let Some(provider) = provider {
-                let reserving =
-                    self.gate.reserve(provider, wanted, SlotOwner::Outside, self.env.routes.hold_max(route));
+                let reserving = self.gate.reserve(provider, wanted, SlotOwner::Outside, hold_max);
                 match reserving.await {
                     Ok(granted) => reservation = Some(granted),
                     Err(refusal) => {
@@ -171,7 +171,6 @@ impl Attempts {
                     }
                 }
             }
-            let hold_max = self.env.routes.hold_max(route);
             let (turns, free_at) = self.gate.turns(provider, hold_max, wanted, self.turn_jobs);
             next_at = next_at.into_iter().chain(free_at).min();
             let now = self.env.now();
