@@ -1,6 +1,6 @@
 //! Webhook endpoints: add, look at, change, switch on, try out, remove.
 
-use recado_engine::endpoint_admin::{EndpointDraft, EndpointRefusal, Tested, is_yes};
+use recado_engine::endpoint_admin::{EndpointDraft, EndpointRefusal, Tested, is_success};
 use recado_engine::notify::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
@@ -161,7 +161,7 @@ pub async fn test(api: ApiState, id: InPath<String>, actor: Actor) -> ApiResult 
 }
 
 fn show_tested(tested: Tested) -> EndpointTested {
-    let ok = is_yes(&tested);
+    let ok = is_success(&tested);
     match tested {
         Ok(result) => EndpointTested {
             ok,

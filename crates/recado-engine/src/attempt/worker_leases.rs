@@ -97,12 +97,12 @@ impl Attempts {
             if !leases.is_empty() || Instant::now() >= deadline {
                 return Ok(leases.into_iter().map(|lease| self.shown(lease)).collect());
             }
-            let rung =
+            let woken =
                 futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.wait())));
             tokio::select! {
                 biased;
                 () = self.env.lifecycle.stopping.cancelled() => {}
-                _ = rung => {}
+                _ = woken => {}
                 () = &mut changed => {}
                 () = sleep_until(&*self.env.clock, next_at) => {}
                 () = tokio::time::sleep_until(deadline) => {}

@@ -27,6 +27,7 @@ use crate::shared::entry::{read_entry, version_of};
 use crate::shared::leader::{LeaderLease, LeaderState, LeaderTerms, LeaseWatch};
 
 pub(crate) const NAMESPACE: Namespace = Namespace::new("alerts");
+/// Key of the entry. It is stored, so it keeps its first name.
 const KEY: &str = "rung";
 
 /// Between two measurements, unless configured otherwise.

@@ -547,8 +547,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_step_that_changes_nothing_of_an_outdated_copy_is_made_on_what_the_store_has() {
-        let bell = Arc::default();
-        let store = Arc::new(FaultyStore::shared(Arc::new(ReferenceStore::default()), &bell));
+        let wakes = Arc::default();
+        let store = Arc::new(FaultyStore::shared(Arc::new(ReferenceStore::default()), &wakes));
         let (here, there) =
             (SharedValue::<Flag>::new(NAMESPACE, "a"), SharedValue::<Flag>::new(NAMESPACE, "a"));
         shared(&store).save(&[(&there, Some(true))]).await.unwrap();
