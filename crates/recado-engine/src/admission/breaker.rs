@@ -89,7 +89,7 @@ impl<'a> DeliveryFeedback<'a> {
     }
 }
 
-/// The same in the terms of a breaker.
+/// The result of a delivery, as a breaker counts it.
 #[derive(Clone, Debug)]
 pub(crate) enum BreakerFeedback {
     /// It answered after this time.

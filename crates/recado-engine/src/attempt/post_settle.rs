@@ -132,7 +132,8 @@ impl PostSettle {
         }
         if let Some((endpoint, result)) = self.count.take() {
             match Box::pin(notifier.endpoints.count(&endpoint, result)).await {
-                // Others counted as well, and it was one more than anybody knew.
+                // Another delivery was counted meanwhile, so this one switched the endpoint off, which was
+                // not planned.
                 Ok(Some(event)) if !self.events.iter().any(|planned| planned.id == event.id) => {
                     Box::pin(notifier.announce(event, now)).await;
                 }

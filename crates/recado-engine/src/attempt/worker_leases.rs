@@ -322,7 +322,8 @@ impl Attempts {
         Ok(reported)
     }
 
-    /// Moves a worker's lease; `None` when it is no longer the worker's.
+    /// Extends a worker's lease and returns its new end by the wall clock; `None` when the worker no longer
+    /// holds it.
     pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>> {
         let end = self.env.clock.steady_now().plus(lease);
         let extended = self.env.jobs.extend(vec![token], end).await?;

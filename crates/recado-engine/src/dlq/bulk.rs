@@ -74,7 +74,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The same with each id named once.
+    /// Removes repeated ids.
     #[must_use]
     pub fn without_repetitions(mut self) -> Self {
         let mut seen = HashSet::new();
@@ -231,7 +231,7 @@ pub fn queue_number(entry: &Payload) -> Option<u64> {
     bulk.walk.place.filter(|_| walks)
 }
 
-/// The same bulk act, going on from a place of another store.
+/// Sets the place in the queue of another store from which the bulk act in this entry goes on.
 pub fn at_queue_place(entry: Payload, place: QueuePlace) -> Payload {
     let Ok(mut bulk) = entry.parse::<Bulk>() else { return entry };
     bulk.walk.walked = place == QueuePlace::End;

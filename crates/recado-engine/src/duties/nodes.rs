@@ -115,7 +115,7 @@ impl Nodes {
             tokio::select! {
                 biased;
                 () = self.env.lifecycle.stopped.cancelled() => break,
-                // At once, so that it gets no work any more.
+                // At once, so that the list of nodes shows that it is stopping.
                 () = self.env.lifecycle.stopping.cancelled(), if !stopping => continue,
                 () = tokio::time::sleep(BEAT_EVERY) => {}
             }

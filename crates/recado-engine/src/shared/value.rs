@@ -321,8 +321,8 @@ impl SharedStore {
         self.save_with_audit(asked, &|_| Vec::new()).await
     }
 
-    /// Does the same, and puts on the audit trail what `record` makes of each new value, in the same atomic step. A step
-    /// that changes nothing is recorded, too.
+    /// Saves the steps like [`SharedStore::save`], together with the audit records that `record` makes of
+    /// each new value. A step that changes nothing is recorded, too.
     pub async fn save_with_audit<T: Replayable>(
         &self,
         asked: &AskedSteps<'_, T>,
