@@ -27,7 +27,7 @@ fn show_endpoint(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
     }
 }
 
-/// The same with its newest secret, for the caller that has just made or changed it.
+/// Shows an endpoint with its newest secret, for the caller that has just made or changed it.
 fn show_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
     Endpoint { secret: Some(Secret::new(endpoint.newest_secret())), ..show_endpoint(api, endpoint) }
 }
