@@ -38,10 +38,10 @@ pub trait Archive: Send + Sync + std::fmt::Debug {
 /// Entries at most before the oldest are archived, unless configured otherwise.
 pub const SIZE_MAX_DEFAULT: u64 = 10_000;
 
-/// Between two looks at how many there are.
+/// Time between two looks at how many there are.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Moved at a time. They are held in memory, payloads and all.
+/// Entries archived in one batch. They are held in memory, payloads and all.
 const BATCH_ENTRIES: usize = 50;
 
 /// Begin of the record that names an entry's place in the archive.

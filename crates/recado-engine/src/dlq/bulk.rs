@@ -33,10 +33,10 @@ pub(crate) use run::run;
 
 pub const NAMESPACE: Namespace = Namespace::new("replays");
 
-/// At the same time, over all nodes.
+/// Bulk acts that may run at once, over all nodes.
 pub const RUNNING_MAX: usize = 4;
 
-/// Ended ones that are remembered, and for how long.
+/// Ended bulk acts that are remembered, and for how long.
 const ENDED_KEPT_MAX: usize = 100;
 const ENDED_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 

@@ -16,7 +16,7 @@ use crate::notify::Notifier;
 use crate::route::{Carrier, Route};
 use crate::send::send;
 
-/// Between two tries of a notice that met a shortage of our own; such a try spends no attempt.
+/// Time between two tries of a notice that met a shortage of our own; such a try spends no attempt.
 const SHORTAGE_WAIT: Duration = Duration::from_secs(5);
 
 /// Longest time that the end of the process waits for the alert about a store that failed.
