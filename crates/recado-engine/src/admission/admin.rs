@@ -105,7 +105,13 @@ impl Gate {
         match act {
             ProviderAct::OpenBreaker | ProviderAct::CloseBreaker => {
                 let open = act == ProviderAct::OpenBreaker;
-                tracing::warn!(provider = name, open, reason, actor, "Circuit breaker turned by hand");
+                tracing::warn!(
+                    provider = name,
+                    open,
+                    reason,
+                    actor,
+                    "Circuit breaker opened or closed by hand"
+                );
             }
             ProviderAct::Pause | ProviderAct::Resume => {
                 self.changed.notify_waiters();
