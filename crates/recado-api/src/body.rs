@@ -69,7 +69,7 @@ impl<T: Readable> FromRequest<ApiState> for Json<T> {
     }
 }
 
-/// The same for a request that may be left out, and its content type with it.
+/// A JSON body that may be left out, and its content type with it, as an argument, the last one.
 #[derive(Debug)]
 pub(crate) struct OptionalJson<T>(pub T);
 

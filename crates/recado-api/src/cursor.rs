@@ -43,7 +43,7 @@ pub(crate) fn read(list: List, cursor: Option<&str>) -> ApiResult<Option<u64>> {
     decode(list, cursor, |bytes| place(bytes).filter(|place| i64::try_from(*place).is_ok()))
 }
 
-/// The same for a list that is ordered by name: it goes on after this one.
+/// Writes the cursor of a list that is ordered by name: it goes on after this one.
 pub(crate) fn write_name(list: List, name: &str) -> String {
     encode(list, name.as_bytes())
 }

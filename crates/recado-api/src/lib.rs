@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`serve`] | accepts connections, with a limit on everything, and lets them go gracefully |
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
+//! | [`connections`] | bounds connections: in all, per address, and of callers not let in yet |
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`wrong_tokens`] | counts and logs wrong tokens, and answers many of them late |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
@@ -14,6 +15,7 @@
 //! | [`answer_memory`] | bounds the memory of answers that wait for their readers |
 //! | [`detached_acts`] | lets an act end when its caller has hung up |
 //! | [`cursor`] | places in a list |
+//! | [`state`] | what all handlers share |
 //! | [`openapi`] [`document`] | the document that describes all of it, written from the code |
 //!
 //! Requests and answers are types of `recado-wire`; what they mean is the engine's business. So a handler

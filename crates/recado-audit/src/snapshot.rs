@@ -35,7 +35,7 @@ impl Segment {
         self.lines_by(256 << 10, from, to)
     }
 
-    /// The same, so many bytes read at a time.
+    /// The lines from one offset to another, read in pieces of `buffer_bytes`.
     pub(crate) fn lines_by(&self, buffer_bytes: usize, from: u64, to: u64) -> Lines<'_> {
         let part = Part { file: &self.file, at: from, end: to.min(self.bytes) };
         let reader = BufReader::with_capacity(buffer_bytes, part);

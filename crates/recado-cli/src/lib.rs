@@ -1,7 +1,8 @@
 //! The command line: one definition for help, completions and what is done.
 //!
-//! Commands ask a running server through `recado-client`; `serve`, `policy`, `simulate`, `config`, `doctor` and `audit verify` read
-//! the configuration themselves. Exit codes: 0 done, 1 failed, 2 usage.
+//! Most commands ask a running server through `recado-client`. `serve`, `policy`, `simulate`, `config`,
+//! `doctor` and `audit verify` read the configuration; `store`, `demo`, `bench` and `completions` need
+//! neither. Exit codes: 0 done, 1 failed, 2 usage.
 
 mod admin;
 mod confirm;

@@ -19,7 +19,7 @@ impl Client {
         Ok(Export { url: origin(&call.url), timeout: call.timeout, response })
     }
 
-    /// Brings archived dead letters back: lines of an archive, up to 10,000. Twice is harmless.
+    /// Brings archived dead letters back: lines of an archive, up to 10,000. A second import is harmless.
     pub async fn import_dead_letters(&self, lines: impl Into<Bytes>) -> Result<ImportAnswer, ClientError> {
         let mut call = self.post(&["v1", "dlq", "import"], RetrySafety::Safe);
         call.body = Some((NDJSON, lines.into()));

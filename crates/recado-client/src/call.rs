@@ -90,7 +90,7 @@ impl Answer {
         }
     }
 
-    /// The same, whatever the status.
+    /// Reads the answer, whatever the status.
     pub fn read_any<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| ClientError::Decode { url: self.url.clone(), cause: error.to_string() })

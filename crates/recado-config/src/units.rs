@@ -76,7 +76,7 @@ pub fn about_duration(duration: Duration) -> String {
     }
 }
 
-/// The same of a time in milliseconds.
+/// A time in milliseconds for reading, to two parts.
 pub fn about_millis(millis: u64) -> String {
     about_duration(Duration::from_millis(millis))
 }

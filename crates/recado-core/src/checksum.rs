@@ -68,12 +68,12 @@ impl Checksum {
         Checksum { identity: identity(names, ids), accepted: data, data }
     }
 
-    /// The same with corrected data.
+    /// Returns the checksum for corrected data.
     pub fn with_data(self, data: &Payload) -> Self {
         Checksum { data: sum_of(&[Some(data.as_str())]), ..self }
     }
 
-    /// The same with other accepted data.
+    /// Returns the checksum for other accepted data.
     pub fn with_accepted(self, accepted: &Payload) -> Self {
         Checksum { accepted: sum_of(&[Some(accepted.as_str())]), ..self }
     }
@@ -138,7 +138,7 @@ impl DeadLetter {
         (own.data != checksum.data).then_some(Damage::Data).or_else(|| self.original_damage())
     }
 
-    /// The same for a replay that sends the data that was accepted.
+    /// Compares the entry with its job's checksum, for a replay that sends the data that was accepted.
     pub fn original_damage(&self) -> Option<Damage> {
         let Some(checksum) = self.checksum else { return not_json(&self.original_data) };
         let own = self.matching_checksum();

@@ -1,5 +1,5 @@
-//! Fairness between companies, in numbers: the jobs of a turn, and the priority that is shown of a tenant that waits. Whose
-//! turn it is, the ring of its lane decides (`recado_store::turns`).
+//! Fairness between companies, in numbers: the jobs of a turn, and the priority that is displayed for a
+//! waiting tenant. The ring of the lane decides whose turn it is (`recado_store::turns`).
 
 /// Consecutive jobs that one tenant gets before the next one's turn, times its weight.
 pub const TURN_JOBS: u32 = 3;

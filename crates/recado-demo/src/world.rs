@@ -35,7 +35,7 @@ pub const DEAD_PATH: &str = "/pet-feliz";
 /// Latency of an answer, and its largest addition.
 const LATENCY: Duration = Duration::from_millis(20);
 const LATENCY_MORE_MS: u64 = 150;
-/// The same for a relay that takes its time.
+/// Latency of a relay that takes its time.
 const LATENCY_SLOW: Duration = Duration::from_millis(1_500);
 
 /// Jobs that bad luck is remembered of.

@@ -195,7 +195,7 @@ fn random() -> Result<[u8; 32], EndpointRefusal> {
     Ok(bytes)
 }
 
-/// Returns true when an answer counts as a yes.
-pub fn is_yes(tested: &Tested) -> bool {
+/// Returns true for a 2xx answer.
+pub fn is_success(tested: &Tested) -> bool {
     tested.as_ref().is_ok_and(|result| (200..300).contains(&result.status))
 }

@@ -37,18 +37,19 @@ impl Fallback {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Act {
-    /// Publishing: into the dead letter queue, and the user hears of it.
+    /// Moves the job to the dead letter queue; the event tells the company.
     #[default]
     MarkFailed,
-    /// Reading figures: the last good answer, and another try later. For calls.
+    /// Answers a call with the last good answer, and schedules a job that asks again.
     Cached,
-    /// Collecting: try again after this, until the job expires.
+    /// Tries the job again after this time, until it expires.
     Reschedule(Duration),
-    /// Renewing a token: the account is marked as `token_expired`.
+    /// Marks the account as `token_expired`.
     MarkAccount,
-    /// Webhooks: the endpoint is switched off after ten failures in a row.
+    /// Changes nothing: every endpoint is switched off after ten failures in a row, whatever its route's
+    /// fallback. Jobs wait while the breaker is open.
     DisableEndpoint,
-    /// Generating: the caller hears 503.
+    /// Answers a call with 503.
     Unavailable,
 }
 

@@ -14,7 +14,7 @@
 //! | [`notify`] | events, callbacks, notices, marked accounts |
 //! | [`admission`] | whether a delivery may start: breaker, limits, pauses, tenants, receivers |
 //! | [`attempt`] | claim, deliver, settle |
-//! | [`accept`] [`tiss_decision`] [`endpoint_admin`] | jobs on their way in; claims; acts on endpoints |
+//! | [`accept`] [`tiss_decision`] [`endpoint_admin`] | jobs on their way in; retry decisions for insurance claims; acts on endpoints |
 //! | [`dlq`] | the dead letter queue |
 //! | [`audit`] | the audit trail: archived, searched, learned from, erased from |
 //! | [`duties`] | work in the background |

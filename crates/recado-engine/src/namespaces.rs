@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shelf_of_the_engine_moves_but_those_of_the_nodes_and_of_the_trail() {
+    fn every_namespace_of_the_engine_moves_but_those_of_the_nodes_and_of_the_trail() {
         let mut names = BTreeSet::new();
         written(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut names);
         assert!(

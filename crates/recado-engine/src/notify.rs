@@ -94,7 +94,7 @@ impl Notifier {
             return;
         }
         if let Err(error) = self.env.jobs.enqueue(jobs.clone()).await {
-            tracing::warn!(%error, event = event.kind.as_str(), "cannot enqueue the notices of an event; they go out past the store");
+            tracing::warn!(%error, event = event.kind.as_str(), "cannot enqueue the notices of an event; sending them without the store");
             jobs.into_iter().for_each(|job| self.send_directly(job));
         }
     }

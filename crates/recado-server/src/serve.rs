@@ -33,7 +33,7 @@ use crate::{descriptors, migrate, traces};
 /// Requests are short: those at hand when a stop begins get half of the grace, and never longer than this.
 const API_STOP_GRACE_MAX: Duration = Duration::from_secs(5);
 
-/// Between two looks whether the store is being moved away.
+/// Time between two looks whether the store is being moved away.
 const MOVE_LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Serves until a signal or a failure ends it. SIGHUP reads the configuration again for the level of the log; all

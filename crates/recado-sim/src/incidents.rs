@@ -6,7 +6,7 @@
 use recado_core::Random;
 
 use crate::plan::{
-    OPERATIONS_END_MS, Operation, Scope, Submission, Timed, WorkManner, Workload, between, chance,
+    BulkKind, OPERATIONS_END_MS, Operation, Scope, Submission, Timed, WorkManner, Workload, between, chance,
 };
 
 /// A few incidents, one after another or on top of each other.
@@ -180,9 +180,9 @@ impl Day<'_> {
         }
         let node = self.any_node();
         self.add(at_ms, Operation::Walk { node, page: 1 });
-        let (node, discard) = (self.any_node(), chance(self.random, 200));
+        let (node, kind) = (self.any_node(), BulkKind::draw(self.random, 200));
         let per_second = [1, 3, 50][self.random.next_index(3)];
-        self.add(at_ms + 100, Operation::Bulk { node, discard, company: None, per_second });
+        self.add(at_ms + 100, Operation::Bulk { node, kind, company: None, per_second });
         for _ in 0..between(self.random, 1, 5) {
             let (node, pick) = (self.any_node(), self.random.next_index(8));
             let act = match chance(self.random, 300) {

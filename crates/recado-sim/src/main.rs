@@ -36,7 +36,7 @@ struct Arguments {
     /// One seed.
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// All seeds from the first to before the last, such as 0..1000.
+    /// A range of seeds without its end, such as 0..1000.
     #[arg(long, value_parser = read_range, default_value = "0..100")]
     seeds: Range<u64>,
     /// Keeps only the faults at these places of the seed's plan, or `none`.

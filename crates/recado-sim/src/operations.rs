@@ -13,7 +13,7 @@ use recado_store::{Cancelled, DeadLetterFilter, Discarded, PageRequest};
 
 use crate::history::{Act, Answer, Call, Event};
 use crate::node::{COMPANIES, PROVIDERS, ROUTES};
-use crate::plan::{Operation, Scope, Submission, WorkManner};
+use crate::plan::{BulkKind, Operation, Scope, Submission, WorkManner};
 use crate::provider::data_of;
 use crate::server::ms;
 use crate::world::World;
@@ -34,8 +34,8 @@ pub async fn perform(world: Arc<World>, operation: Operation) {
         Operation::Enqueue(submission) => enqueue(&world, submission).await,
         Operation::Work { node, max, manner } => work(&world, node, max, manner).await,
         // A bulk act and a walk take many calls.
-        Operation::Bulk { node, discard, company, per_second } => {
-            bulk(&world, node, discard, company, per_second).await;
+        Operation::Bulk { node, kind, company, per_second } => {
+            bulk(&world, node, kind, company, per_second).await;
         }
         // An act finishes although its client hangs up, as in the API.
         other => act(&world, other).await,
@@ -192,12 +192,16 @@ async fn walk(world: &World, node: usize, limit: usize) {
     }
 }
 
-async fn bulk(world: &World, node: usize, discard: bool, company: Option<String>, per_second: u32) {
+async fn bulk(world: &World, node: usize, kind: BulkKind, company: Option<String>, per_second: u32) {
     let Some(process) = world.process(node) else { return };
     let filter =
         DeadLetterFilter { company: company.as_deref().map(company_id), ..DeadLetterFilter::default() };
+    let act = match kind {
+        BulkKind::Replay => BulkAct::Replay,
+        BulkKind::Discard => BulkAct::Discard,
+    };
     let order = BulkOrder {
-        act: if discard { BulkAct::Discard } else { BulkAct::Replay },
+        act,
         filter: Chosen { entries: filter, job_ids: Vec::new() },
         rate_per_second: Some(per_second),
         canary: None,

@@ -69,7 +69,7 @@ pub enum Operation {
     },
     Bulk {
         node: usize,
-        discard: bool,
+        kind: BulkKind,
         company: Option<String>,
         per_second: u32,
     },
@@ -110,6 +110,20 @@ pub enum Scope {
     Provider,
     Route,
     Company,
+}
+
+/// The act of a bulk act on each of its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BulkKind {
+    Replay,
+    Discard,
+}
+
+impl BulkKind {
+    /// Draws a discard in this many of 1,000 cases, and a replay in the others.
+    pub fn draw(random: &Random, discards_per_mille: u64) -> Self {
+        if chance(random, discards_per_mille) { BulkKind::Discard } else { BulkKind::Replay }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use recado_core::Random;
 
 use crate::plan::{
-    OPERATIONS_END_MS, Operation, Scope, Submission, Timed, WorkManner, Workload, between, chance,
+    BulkKind, OPERATIONS_END_MS, Operation, Scope, Submission, Timed, WorkManner, Workload, between, chance,
 };
 
 /// Routes, with how often each is chosen.
@@ -95,7 +95,7 @@ fn draw_act(random: &Random, nodes: usize) -> Operation {
         3 | 4 => {
             let company = chance(random, 300).then(|| "acme".to_owned());
             let per_second = [1, 2, 20][random.next_index(3)];
-            Operation::Bulk { node, discard: chance(random, 250), company, per_second }
+            Operation::Bulk { node, kind: BulkKind::draw(random, 250), company, per_second }
         }
         5 | 6 => Operation::Walk { node, page: random.next_index(3) + 1 },
         _ => Operation::LiftHolds { node },

@@ -233,7 +233,7 @@ impl Scenario {
     }
 }
 
-/// Makes the numbers that jobs are drawn from others than the engine's.
+/// Mixed into the seed, so that arrivals draw other numbers than the engine.
 const ARRIVALS: u64 = 1 << 62;
 
 /// Returns the times at which jobs arrive: evenly, each somewhere within its own share of time.

@@ -30,7 +30,7 @@ const UNAVAILABLE_ANSWERS: [(&str, Option<u16>, &str); 3] = [
     ("ServiceUnavailable", None, "SERVICE_UNAVAILABLE"),
 ];
 
-/// Makes the provider's numbers others than the engine's.
+/// Mixed into the seed, so that the provider draws other numbers than the engine.
 const ANSWERS: u64 = 1 << 63;
 
 #[derive(Debug)]

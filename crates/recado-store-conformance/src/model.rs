@@ -50,7 +50,8 @@ pub fn agrees_with_the_reference<H: Home>(home: impl Fn() -> H, restarts: Restar
     compare_sequences(home, restarts, Order::Whole);
 }
 
-/// The same for a store that is partitioned by company: compares everything but what comes first among companies.
+/// Runs such sequences in a store that is partitioned by company: compares all but what comes first among
+/// companies.
 pub fn agrees_with_the_reference_in_partitions<H: Home>(home: impl Fn() -> H, restarts: Restarts) {
     compare_sequences(home, restarts, Order::Partitions);
 }

@@ -15,7 +15,7 @@ local LOOK_JOBS_MAX = 1000
 -- Tenants without jobs that a lane remembers at most.
 local IDLE_TENANTS_MAX = 10000
 
--- Every so many jobs that a tenant gets it is the one due longest, whatever its priority.
+-- One in this many of a tenant's jobs on a route is the one due longest, whatever its priority.
 local OLDEST_EVERY_JOBS = 10
 
 -- Levels by priority, most urgent first.

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use recado_core::CompanyId;
 use recado_core::fairness::TURN_JOBS;
 
-/// Every so many jobs that a tenant gets on a route, it is the one that has been due longest, whatever its
-/// priority: so urgent jobs delay others and never starve them.
+/// One in this many of a tenant's jobs on a route is the one due longest, whatever its priority, so that
+/// urgent jobs never starve the others.
 pub const OLDEST_EVERY_JOBS: u64 = 10;
 
 /// The rules of turns for one claim. Cheap to clone.

@@ -46,8 +46,8 @@ fn is_unprintable(c: char) -> bool {
         )
 }
 
-/// The same for JSON text, which stays JSON with the same meaning: within strings such characters are written as
-/// escapes, and between values only spaces and line feeds remain.
+/// Spells out what could steer a terminal in JSON text, which stays JSON with the same meaning: within
+/// strings such characters are written as escapes, and between values only spaces and line feeds remain.
 pub fn clean_json(json: &str) -> Cow<'_, str> {
     let is_kept = |c: char| c == '\n' || !is_unprintable(c);
     if json.chars().all(is_kept) {
@@ -69,7 +69,7 @@ pub fn clean_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
-/// The same, keeping lines apart.
+/// Spells out what could steer a terminal, line by line.
 pub fn clean_lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }

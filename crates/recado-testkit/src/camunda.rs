@@ -233,7 +233,7 @@ impl FakeCamunda {
         });
     }
 
-    /// The same, and the rival completes it.
+    /// Has a rival take the job, as [`Self::rival_takes`] does, and complete it.
     pub fn rival_completes(&self, key: &str) {
         self.rival_takes(key);
         self.engine.change(|state| {

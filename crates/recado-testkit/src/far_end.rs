@@ -98,7 +98,7 @@ impl FarEnd {
         self.push_order(Order { about: about.to_owned(), acts: acts.into_iter().collect(), repeats: false });
     }
 
-    /// The same act for all that mention these words.
+    /// Requests that mention these words all get this act.
     pub fn always(&self, about: &str, act: Act) {
         self.push_order(Order { about: about.to_owned(), acts: [act].into(), repeats: true });
     }

@@ -58,7 +58,7 @@ pub fn page(status: u16) -> Act {
     answer(status, "text/html", body)
 }
 
-/// The same from one of few words.
+/// An answer in plain text.
 pub fn text(status: u16, words: &str) -> Act {
     answer(status, "text/plain", words.to_owned())
 }
@@ -94,7 +94,7 @@ impl Act {
         }
     }
 
-    /// The same, after a while.
+    /// Delays the answer by this time.
     pub fn after(self, while_: Duration) -> Act {
         match self {
             Act::Answer(answer) => Act::Answer(Answer { after: while_, ..answer }),

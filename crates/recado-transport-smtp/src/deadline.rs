@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The caller drops the future when its time is up. We give up a little earlier, because we can say at
-/// which step, and whether the message may have been taken.
-const HEAD_START_MAX: Duration = Duration::from_millis(250);
+/// We give up this long before the caller's deadline at most. At the deadline the caller drops the future;
+/// here we can say at which step it ended, and whether the message may have been taken.
+const MARGIN_MAX: Duration = Duration::from_millis(250);
+
 /// Longest time limit; beyond that, sums of times would overflow.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -15,8 +16,8 @@ pub(crate) struct Deadline(Instant);
 
 impl Deadline {
     pub(crate) fn within(timeout: Duration) -> Self {
-        let head_start = HEAD_START_MAX.min(timeout / 10);
-        Deadline(Instant::now() + timeout.saturating_sub(head_start).min(TIMEOUT_MAX))
+        let margin = MARGIN_MAX.min(timeout / 10);
+        Deadline(Instant::now() + timeout.saturating_sub(margin).min(TIMEOUT_MAX))
     }
 
     /// The end of a step that may take this long from now on.

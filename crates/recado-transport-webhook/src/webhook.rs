@@ -100,7 +100,7 @@ impl Webhook {
         Webhook::with_lookup(config, endpoints, Arc::new(SystemLookup))
     }
 
-    /// The same with another source of addresses. Whatever it answers passes the guard.
+    /// Makes the transport with another source of addresses. Whatever that answers passes the guard.
     pub fn with_lookup(
         config: WebhookConfig,
         endpoints: Arc<dyn Endpoints>,

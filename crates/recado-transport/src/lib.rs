@@ -39,7 +39,7 @@ pub struct Delivery<'a> {
 /// The part of a provider's answer that the caller has a use for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// That it said yes; what it said is kept if it is short and comes at once.
+    /// Only whether it accepted the job. Its answer is kept if it is short and comes at once.
     Receipt,
     /// The whole answer: a caller waits for it.
     Answer,

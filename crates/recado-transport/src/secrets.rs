@@ -44,7 +44,7 @@ impl Secrets {
         masked(text, spans)
     }
 
-    /// The same for a whole JSON text, which remains one.
+    /// JSON text with `***` in place of each secret; it remains JSON.
     pub fn redact_json(&self, json: Payload) -> Payload {
         if self.0.is_empty() {
             return json;
@@ -63,7 +63,7 @@ impl Secrets {
         if clean == json.as_str() { json } else { Payload::trusted(clean) }
     }
 
-    /// The same for everything that a fault says in the words of others.
+    /// Puts `***` in place of each secret in everything that a fault says in the words of others.
     pub fn redact_fault(&self, fault: &mut Fault) {
         let said = [Some(&mut fault.text), fault.code.as_mut(), fault.enhanced.as_mut()];
         for text in said.into_iter().flatten() {

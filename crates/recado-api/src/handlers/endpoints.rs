@@ -1,6 +1,6 @@
 //! Webhook endpoints: add, look at, change, switch on, try out, remove.
 
-use recado_engine::endpoint_admin::{EndpointDraft, EndpointRefusal, Tested, is_yes};
+use recado_engine::endpoint_admin::{EndpointDraft, EndpointRefusal, Tested, is_success};
 use recado_engine::notify::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
@@ -27,7 +27,7 @@ fn show_endpoint(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
     }
 }
 
-/// The same with its newest secret, for the caller that has just made or changed it.
+/// Shows an endpoint with its newest secret, for the caller that has just made or changed it.
 fn show_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
     Endpoint { secret: Some(Secret::new(endpoint.newest_secret())), ..show_endpoint(api, endpoint) }
 }
@@ -161,7 +161,7 @@ pub async fn test(api: ApiState, id: InPath<String>, actor: Actor) -> ApiResult 
 }
 
 fn show_tested(tested: Tested) -> EndpointTested {
-    let ok = is_yes(&tested);
+    let ok = is_success(&tested);
     match tested {
         Ok(result) => EndpointTested {
             ok,

@@ -228,7 +228,8 @@ pub async fn list(
     let now = api.engine.now();
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let filter = JobFilter {
-        // What is parked is nothing that a store knows: it is queued or retrying while something is held.
+        // No store knows the status `parked`: such a job is queued or retrying there while something holds it
+        // back.
         status: query.status.filter(|status| *status != Status::Parked),
         company: query.company_id,
         route: query.route,

@@ -21,13 +21,13 @@ Prints the provider's answer; where it fails, its last good one under the same k
 pub struct CallArgs {
     /// Route to ask by.
     route: String,
-    /// Tenant on whose behalf.
+    /// Tenant that the call is for.
     #[arg(long, value_name = "ID")]
     company: String,
     /// The question: JSON, @file or - for standard input.
     #[arg(long, value_name = "JSON|@FILE|-")]
     data: String,
-    /// Remember the answer under this, and fall back on it.
+    /// Key to cache the answer under; the cached answer is returned if the provider fails.
     #[arg(long, value_name = "KEY")]
     cache_key: Option<String>,
     /// Wait no longer than this [default: the route's own timeout].

@@ -51,7 +51,7 @@ pub enum DlqCommand {
         after_help = "EXAMPLES:\n  recado dlq export --out dlq.ndjson\n  recado dlq export --format csv --company acme > acme.csv"
     )]
     Export(archive::DlqExportArgs),
-    /// Bring archived or exported dead letters back. Twice is harmless.
+    /// Bring archived or exported dead letters back. Importing a file twice is harmless.
     ///
     /// No other entry is pushed out: lines that find the queue full are refused, and come back when the file is imported
     /// again once there is room. What was discarded since comes back from an export, not from the archive.

@@ -14,7 +14,7 @@ use crate::{Done, FormArgs, Stop, duration, wait_on_all_processors};
 EXAMPLES:
   recado bench                     how fast jobs come in and go out, about two minutes
   recado bench lanes               what turns, breakers and limits cost, about four minutes
-  recado bench lanes --outage 10m  with a provider that is down for as long as you fear
+  recado bench lanes --outage 10m  with a provider that is down for ten minutes
   recado bench redis               jobs over a Redis that nodes share, about two minutes
   recado bench audit               what the audit trail costs, about three minutes
   recado bench deliveries --http http://127.0.0.1:8080 --smtp smtp://127.0.0.1:2525

@@ -25,7 +25,7 @@ const TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(7 *
 section! {
     /// Alerts. Each one may be switched off, such as breaker_open = false, or changed key by key.
     Alerts {
-        /// Between two measurements.
+        /// Time between two measurements.
         every: Duration = EVERY_DEFAULT, duration(SECOND..=10 * MINUTE);
         /// The channels that get alerts instead of the one in [dlq]; one may stand without the brackets.
         notify: Vec<String>, one_or_list(|| text("ops"), "[\"ops\", \"oncall\"]").such_as("[\"ops\"]");

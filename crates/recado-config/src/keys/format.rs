@@ -276,7 +276,7 @@ pub fn list<T: 'static>(item: Format<T>, example: &'static str) -> Format<Vec<T>
     Format::new(format!("list, such as `{example}`"), read, write)
 }
 
-/// The same, and one item may stand without the brackets.
+/// A [`list`] in which one item may stand without the brackets.
 pub fn one_or_list<T: 'static>(item: fn() -> Format<T>, example: &'static str) -> Format<Vec<T>> {
     let Format { read, write, allowed, .. } = list(item(), example);
     let read = move |setting: &Setting<'_>| match setting.items() {

@@ -42,7 +42,8 @@ section! {
         policy: PolicyKeys, table();
         /// The act when a job fails for good ("dead") and, with "open" in `on`, on jobs that are due while every
         /// provider's breaker is open (otherwise they wait): do = "mark_failed", "reschedule" (with after),
-        /// "mark_account", "disable_endpoint"; for calls "cached" or "unavailable". notify names a channel.
+        /// "mark_account"; for calls "cached" or "unavailable". "disable_endpoint" changes nothing: ten failures
+        /// in a row switch any endpoint off. notify names a channel.
         fallback: FallbackKeys, table();
         /// Dead letters of these causes (`only`) are replayed without a person after this rest (`after`), at most this many
         /// times (`max`), and not while the provider's breaker is open. Without it a replay is a person's act.

@@ -17,7 +17,7 @@ use crate::admission::provider::{Provider, ProviderView, Refusal, RefusalReason,
 use crate::admission::tenant_limits::{TenantTerms, TermsChange, TermsStep};
 use crate::error::Result;
 
-/// Answer to code of the user's own that wants to ask a provider.
+/// The answer to a user's program that asks whether it may call a provider.
 #[derive(Clone, Debug)]
 pub struct PermitAnswer {
     pub permitted: bool,
@@ -105,7 +105,13 @@ impl Gate {
         match act {
             ProviderAct::OpenBreaker | ProviderAct::CloseBreaker => {
                 let open = act == ProviderAct::OpenBreaker;
-                tracing::warn!(provider = name, open, reason, actor, "Circuit breaker turned by hand");
+                tracing::warn!(
+                    provider = name,
+                    open,
+                    reason,
+                    actor,
+                    "Circuit breaker opened or closed by hand"
+                );
             }
             ProviderAct::Pause | ProviderAct::Resume => {
                 self.changed.notify_waiters();
@@ -156,7 +162,7 @@ impl Gate {
         Ok(terms)
     }
 
-    /// May the caller's own code ask this provider? `None` when there is no such provider.
+    /// Tells whether the caller's own code may call this provider now. `None` when there is no such provider.
     pub async fn permit(self: &Arc<Self>, name: &str) -> Option<PermitAnswer> {
         let provider = self.providers.get(name)?;
         let admitted = self.admit_elsewhere(provider).await;

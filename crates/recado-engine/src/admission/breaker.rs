@@ -1,7 +1,8 @@
 //! The circuit breaker's path: a delivery fails, the breaker counts it, it opens, all nodes know.
 //!
 //! 1. A delivery ends, and its [`Permit`](super::gate::Permit) calls [`Gate::record_feedback`].
-//!    (A delivery to a receiver that users choose says nothing about the provider: `Gate::record_receiver_feedback`.)
+//!    (Of deliveries to a receiver that users choose only a success counts:
+//!    `Gate::record_receiver_feedback`.)
 //! 2. [`Gate::record_breaker_feedback`] makes a [`ControlChange`] of it.
 //! 3. [`ProviderControl::apply`] has the pure [`Breaker`] count the failure. The copy of this process changes at once, so
 //!    the next delivery here sees it.
@@ -9,9 +10,9 @@
 //!    compare-and-set, replayed on what other nodes wrote meanwhile.
 //! 5. Once the store has a change of state, [`Gate::on_breaker_change`] logs it and publishes the event; only the node
 //!    whose write made the change does.
-//! 6. The other nodes read the namespace [`PROVIDERS`] again when the store hints at a change, and within a second
-//!    anyway ([`sync::run`](crate::shared::sync), `Gate::take_in`): [`Gate::sync_control`] takes the new state in and
-//!    wakes their claimers.
+//! 6. The other nodes read the namespace [`PROVIDERS`] again when the store hints at a change, and within
+//!    about a second anyway ([`sync::run`](crate::shared::sync), `Gate::take_in`): [`Gate::sync_control`]
+//!    takes the new state in and wakes their claimers.
 //!
 //! The way back is the same: when the reset time is over one claimer asks for the probe ([`Gate::take_probe`]), which
 //! the store grants once over all nodes; the probe's feedback closes the breaker or opens it again.
@@ -77,18 +78,18 @@ impl<'a> DeliveryFeedback<'a> {
     pub fn of(job: &'a Job, verdict: &'a Verdict) -> Self {
         match verdict {
             Verdict::Delivered { .. } => DeliveryFeedback::Delivered,
-            // The one to blame the provider for, if there is one.
             Verdict::Partial { refused, .. } => {
-                let blamed = refused.iter().find(|(_, failure)| failure.blame == Blame::Provider);
-                let failed = |(_, failure)| DeliveryFeedback::Failed(job, failure);
-                blamed.map(|(id, failure)| (id, failure)).map_or(DeliveryFeedback::Delivered, failed)
+                // A failure that blames the provider, if there is one.
+                let mut failures = refused.iter().map(|(_, failure)| failure);
+                let blamed = failures.find(|failure| failure.blame == Blame::Provider);
+                blamed.map_or(DeliveryFeedback::Delivered, |failure| DeliveryFeedback::Failed(job, failure))
             }
             Verdict::Failed(failure) => DeliveryFeedback::Failed(job, failure),
         }
     }
 }
 
-/// The same in the terms of a breaker.
+/// The result of a delivery, as a breaker counts it.
 #[derive(Clone, Debug)]
 pub(crate) enum BreakerFeedback {
     /// It answered after this time.

@@ -1,10 +1,10 @@
 //! Remembers which lanes and companies were held back, so that an attempt can record that its job was
 //! deferred.
 //!
-//! A job that waits for a breaker, a limit or a pause is not touched, because there may be thousands: its lane
-//! remembers, or its company there. A job that was due before that was over had been held up, and its next
-//! attempt takes that along into the store. Waiting for a turn or for a free slot is no such thing. Of
-//! several times in a row, one is counted.
+//! A job that waits for a breaker, a limit or a pause is not touched, because there may be thousands: its
+//! lane remembers, or its company there. A job that became due before the hold ended was deferred, and its
+//! next attempt records that. Waiting for a turn or a free slot is not a deferral. Several holds in a row
+//! count once.
 
 use std::collections::HashMap;
 

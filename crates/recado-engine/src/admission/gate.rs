@@ -79,8 +79,10 @@ impl ProviderTarget {
     }
 }
 
-/// Slots of a provider that were set aside for a claim, and the probe if there is one. Its room in the rate is set aside in
-/// this process only; [`Gate::draw_rates`] takes it from the store. Dropping it frees the slots that no delivery used.
+/// A provider's slots, set aside for a claim before its jobs are known. `probe` is true for the one delivery
+/// that tests a half-open breaker. The same number of sends is set aside from the provider's rate, in this
+/// process only; [`Gate::draw_rates`] spends them in the store. Dropping the reservation frees the slots that
+/// no delivery used.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     gate: Arc<Gate>,
@@ -373,8 +375,9 @@ impl Gate {
         (draws, of)
     }
 
-    /// Records what a delivery says about a receiver that users chose: it says nothing about the provider, which all
-    /// other receivers share. Returns the hold that its answer asked for.
+    /// Records the result of a delivery to a receiver that users chose. A success also counts for the
+    /// provider's breaker; a failure does not, because other receivers share the provider. Returns the hold
+    /// that its answer asked for.
     fn record_receiver_feedback(
         self: &Arc<Self>,
         provider: &Arc<Provider>,

@@ -1,4 +1,4 @@
-//! Reasons of waits: one answer for a job, a route or a provider: breaker, limit or pause, and its end.
+//! Explains why due jobs of a company, a route or a provider wait (breaker, limit or pause), and until when.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct HoldReason {
     pub why: String,
     /// A person's or a provider's own words.
     pub said: Option<Box<str>>,
-    /// As far as anybody knows.
+    /// The end of the wait, if it is known.
     pub until: Option<Timestamp>,
 }
 

@@ -256,7 +256,8 @@ impl Provider {
         }
     }
 
-    /// Gives back a reservation that was taken from the rate, or is not wanted any more.
+    /// Removes `count` sends from those set aside here for the rate: the store counts them now, or they are
+    /// not needed.
     pub(crate) fn unreserve(&self, count: usize) {
         let mut here = self.here.lock();
         here.reserved = here.reserved.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));

@@ -139,8 +139,8 @@ impl Receivers {
         })
     }
 
-    /// Takes a slot of the receiver, unless it is held or has none left. No hold lasts longer than `hold_max`, which is
-    /// the word of the job's route; `bound` mends one that a clock that was set back made longer.
+    /// Takes a slot of the receiver, unless it is held or has none left. No hold lasts longer than `hold_max`
+    /// of the job's route. `bound` shortens a hold that became too long when the clock was set back.
     pub fn start(
         &self,
         id: &ReceiverId,

@@ -102,7 +102,7 @@ impl Replayable for TenantTerms {
     }
 }
 
-/// Every company that something was said about.
+/// The terms and limits of companies, as this process knows them.
 #[derive(Debug, Default)]
 pub struct Tenants {
     state: Mutex<TenantsState>,
@@ -113,7 +113,7 @@ struct TenantsState {
     known: HashMap<CompanyId, Tenant>,
     // Ready for claims; derived anew when terms change.
     weights: Arc<HashMap<CompanyId, u32>>,
-    /// Those that are paused or have a rate.
+    /// Companies that are paused or have a rate.
     bounded: Vec<CompanyId>,
 }
 
@@ -177,7 +177,7 @@ impl Tenants {
         state.known.get(company).map(|tenant| tenant.terms.read(TenantTerms::clone)).unwrap_or_default()
     }
 
-    /// Those that are treated in a way of their own.
+    /// Returns the companies whose terms differ from the default.
     pub fn all(&self) -> Vec<CompanyId> {
         let state = self.state.lock();
         let own = |tenant: &Tenant| tenant.terms.read(|terms| *terms != TenantTerms::default());
@@ -212,7 +212,7 @@ impl Tenants {
         }
     }
 
-    /// Those that are paused, as quotas: nothing may be done about their jobs.
+    /// Returns a quota of zero for each paused company.
     pub(crate) fn paused(&self) -> HashMap<CompanyId, u32> {
         let state = self.state.lock();
         let is_paused = |tenant: &Tenant| tenant.terms.read(|terms| terms.paused);

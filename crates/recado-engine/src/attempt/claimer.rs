@@ -67,9 +67,9 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         gate.deferrals.record_free_lane(&route.name, attempts.env.now());
         let granted = reservation.count();
         waker.reset();
-        let turns = || gate.turns(Some(&target.provider), route.hold_max(), granted, attempts.turn_jobs);
-        let (shares, _) = turns();
-        let quota = shares.quota.clone();
+        let make_turns = || gate.turns(Some(&target.provider), route.hold_max(), granted, attempts.turn_jobs);
+        let (turns, _) = make_turns();
+        let quota = turns.quota.clone();
         gate.deferrals.record_companies(&route.name, &quota, attempts.env.now());
         // A stop must not tear a claim apart: its answer carries leases.
         let claim = ClaimHere {
@@ -77,7 +77,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
             max: granted,
             now: attempts.env.now(),
             provider: Some(target.provider.name.clone()),
-            turns: shares,
+            turns,
         };
         let claimed = match attempts.claim_here(claim).await {
             Ok(claimed) => claimed,
@@ -99,9 +99,9 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         // Listen before looking again.
         let mut freed = std::pin::pin!(target.provider.freed.notified());
         freed.as_mut().enable();
-        let (shares, tenant_free_at) = turns();
-        gate.deferrals.record_companies(&route.name, &shares.quota, attempts.env.now());
-        if held_back.iter().any(|company| shares.quota_of(company) > 0) {
+        let (turns, tenant_free_at) = make_turns();
+        gate.deferrals.record_companies(&route.name, &turns.quota, attempts.env.now());
+        if held_back.iter().any(|company| turns.quota_of(company) > 0) {
             continue;
         }
         let next = claimed.next_at.into_iter().chain(tenant_free_at).min();

@@ -14,8 +14,8 @@ use crate::admission::provider::{Refusal, SlotOwner};
 use crate::attempt::Attempts;
 use crate::route::Route;
 
-/// Shortest and longest wait of a job whose provider may not be asked; each is stretched by up to its double, so that
-/// such jobs do not come back all at once.
+/// Shortest and longest wait of a job whose provider may not be asked; each wait is multiplied by a random
+/// factor from 1 to 2, so that such jobs do not come back all at once.
 const PINNED_WAIT_MIN: Duration = Duration::from_secs(1);
 const PINNED_WAIT_MAX: Duration = Duration::from_secs(30);
 

@@ -50,7 +50,7 @@ impl PostSettle {
         let Attempts { env, notifier, .. } = attempts;
         let Settlement { transition, follow_ups, now, .. } = settlement;
         let (route, now) = (env.routes.get(job.route.as_str()), *now);
-        if notifier.events.have_listeners() || notifier.has_receivers() {
+        if notifier.events.had_listener() || notifier.has_receivers() {
             after.events = event::of_transition(job, transition, now);
         }
         // The result of a notice is told to no channel, and that of a callback to no endpoint, or it would
@@ -132,7 +132,8 @@ impl PostSettle {
         }
         if let Some((endpoint, result)) = self.count.take() {
             match Box::pin(notifier.endpoints.count(&endpoint, result)).await {
-                // Others counted as well, and it was one more than anybody knew.
+                // Another delivery was counted meanwhile, so this one switched the endpoint off, which was
+                // not planned.
                 Ok(Some(event)) if !self.events.iter().any(|planned| planned.id == event.id) => {
                     Box::pin(notifier.announce(event, now)).await;
                 }

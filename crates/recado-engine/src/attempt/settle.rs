@@ -73,8 +73,8 @@ impl Attempts {
         }
     }
 
-    /// Takes leases of jobs out of the list whose stored content is damaged, and moves these to the dead letter queue
-    /// beside the claim, which does not wait for it.
+    /// Removes the leases of damaged jobs from the list and moves those jobs to the dead letter queue in the
+    /// background; the claim does not wait.
     ///
     /// No endpoint is notified of a job whose ids or company are damaged: the endpoint could be another company's.
     pub(crate) fn bury_damaged(self: &Arc<Self>, leases: &mut Vec<Lease>) {

@@ -36,7 +36,7 @@ impl Shortages {
             route = %job.route,
             shortages = seen.count,
             why = &*fault.text,
-            "This process is short of something; jobs are put off and spend no attempt"
+            "This process lacks a resource; the jobs that need it are postponed and spend no attempt"
         );
     }
 }

@@ -97,12 +97,12 @@ impl Attempts {
             if !leases.is_empty() || Instant::now() >= deadline {
                 return Ok(leases.into_iter().map(|lease| self.shown(lease)).collect());
             }
-            let rung =
+            let woken =
                 futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.wait())));
             tokio::select! {
                 biased;
                 () = self.env.lifecycle.stopping.cancelled() => {}
-                _ = rung => {}
+                _ = woken => {}
                 () = &mut changed => {}
                 () = sleep_until(&*self.env.clock, next_at) => {}
                 () = tokio::time::sleep_until(deadline) => {}
@@ -155,13 +155,13 @@ impl Attempts {
                 self.gate.deferrals.record_held_lane(route, self.env.now());
                 continue;
             }
+            let hold_max = self.env.routes.hold_max(route);
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
             let wanted = request.max - leases.len();
             let provider = self.gate.provider_of(route);
             let mut reservation = None;
             if let Some(provider) = provider {
-                let reserving =
-                    self.gate.reserve(provider, wanted, SlotOwner::Outside, self.env.routes.hold_max(route));
+                let reserving = self.gate.reserve(provider, wanted, SlotOwner::Outside, hold_max);
                 match reserving.await {
                     Ok(granted) => reservation = Some(granted),
                     Err(refusal) => {
@@ -171,7 +171,6 @@ impl Attempts {
                     }
                 }
             }
-            let hold_max = self.env.routes.hold_max(route);
             let (turns, free_at) = self.gate.turns(provider, hold_max, wanted, self.turn_jobs);
             next_at = next_at.into_iter().chain(free_at).min();
             let now = self.env.now();
@@ -323,7 +322,8 @@ impl Attempts {
         Ok(reported)
     }
 
-    /// Moves a worker's lease; `None` when it is no longer the worker's.
+    /// Extends a worker's lease and returns its new end by the wall clock; `None` when the worker no longer
+    /// holds it.
     pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>> {
         let end = self.env.clock.steady_now().plus(lease);
         let extended = self.env.jobs.extend(vec![token], end).await?;

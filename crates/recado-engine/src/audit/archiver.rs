@@ -26,7 +26,7 @@ use crate::error::TrailError;
 /// Records that are copied at a time, of all parts together: every batch is forced to disk, signed and marked.
 const BATCH_RECORDS: usize = 8_000;
 
-/// Between two looks when there is nothing to copy.
+/// Time between two looks when there is nothing to copy.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Duty cycle while jobs are being delivered: the archiver works `lag / LATE_MAX` of the time.
@@ -34,13 +34,13 @@ const LATE_MAX: Duration = Duration::from_secs(60);
 
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// Before the files are tried again that could not be written.
+/// Wait before files that could not be written are tried again.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
 
 /// A stop waits this long at most for what is left to be copied. What is not stays in the store.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Between two rounds of trimming, and batches of a part in one round.
+/// Time between two rounds of trimming, and batches of a part in one round.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
 const TRIM_BATCHES_MAX: usize = 20;
 

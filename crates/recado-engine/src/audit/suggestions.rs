@@ -1,8 +1,8 @@
 //! Suggested classification rules, learned from the trail.
 //!
 //! The trail is read twice, record by record, so memory does not grow with it: once to count
-//! ([`ErrorHistory`]), once to try the rules ([`RuleTrials`]). Nothing is changed. One caller at a time has it read, until it
-//! hangs up; the reading of the files ends at its next record then, and only after that another one begins.
+//! ([`ErrorHistory`]), once to try the rules ([`RuleTrials`]). Nothing is changed. One caller at a time reads
+//! it. When that caller hangs up, the read stops at its next record; only then may another begin.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

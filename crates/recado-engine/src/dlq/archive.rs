@@ -23,6 +23,7 @@ use recado_store::{Discard, Discarded, JobSnapshot, StoreError};
 
 use crate::dlq::DeadLetters;
 use crate::error::Result;
+use crate::lifecycle::off_thread;
 use crate::notify::notices::OURSELVES;
 
 pub use import::{Imported, NAMESPACE};
@@ -37,10 +38,10 @@ pub trait Archive: Send + Sync + std::fmt::Debug {
 /// Entries at most before the oldest are archived, unless configured otherwise.
 pub const SIZE_MAX_DEFAULT: u64 = 10_000;
 
-/// Between two looks at how many there are.
+/// Time between two looks at how many there are.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Moved at a time. They are held in memory, payloads and all.
+/// Entries archived in one batch. They are held in memory, payloads and all.
 const BATCH_ENTRIES: usize = 50;
 
 /// Begin of the record that names an entry's place in the archive.
@@ -82,8 +83,9 @@ async fn archive_batch(
         return Ok(LOOK_EVERY);
     }
     let to = archive.clone();
-    let written = tokio::task::spawn_blocking(move || to.append(&lines, now)).await;
-    let place = match written.map_err(io::Error::other).and_then(|written| written) {
+    let written = off_thread(move || to.append(&lines, now)).await;
+    let cut_off = || Err(io::Error::other("the write panicked or was cut off"));
+    let place = match written.unwrap_or_else(cut_off) {
         Ok(place) => place,
         Err(error) => {
             tell_of_failure(dlq, &error, told, now).await;

@@ -33,13 +33,13 @@ pub const CAUSES_DEFAULT: [Cause; 1] = [Cause::Exhausted];
 
 pub const REPLAYS_DEFAULT: u32 = 3;
 
-/// Between two walks through the queue.
+/// Time between two walks through the queue.
 const WALK_EVERY: Duration = Duration::from_secs(30);
 
 /// Entries looked at in one go.
 const PAGE_ENTRIES: usize = 50;
 
-/// Between two replays: a provider that has just come back is not stormed.
+/// Time between two replays: a provider that has just come back is not stormed.
 const REPLAY_EVERY: Duration = Duration::from_millis(100);
 
 /// Replays entries after their cooldown until the engine stops.

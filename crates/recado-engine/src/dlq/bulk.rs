@@ -33,10 +33,10 @@ pub(crate) use run::run;
 
 pub const NAMESPACE: Namespace = Namespace::new("replays");
 
-/// At the same time, over all nodes.
+/// Bulk acts that may run at once, over all nodes.
 pub const RUNNING_MAX: usize = 4;
 
-/// Ended ones that are remembered, and for how long.
+/// Ended bulk acts that are remembered, and for how long.
 const ENDED_KEPT_MAX: usize = 100;
 const ENDED_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -74,7 +74,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The same with each id named once.
+    /// Removes repeated ids.
     #[must_use]
     pub fn without_repetitions(mut self) -> Self {
         let mut seen = HashSet::new();
@@ -231,7 +231,7 @@ pub fn queue_number(entry: &Payload) -> Option<u64> {
     bulk.walk.place.filter(|_| walks)
 }
 
-/// The same bulk act, going on from a place of another store.
+/// Sets the place in the queue of another store from which the bulk act in this entry goes on.
 pub fn at_queue_place(entry: Payload, place: QueuePlace) -> Payload {
     let Ok(mut bulk) = entry.parse::<Bulk>() else { return entry };
     bulk.walk.walked = place == QueuePlace::End;

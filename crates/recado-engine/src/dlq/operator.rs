@@ -88,7 +88,7 @@ impl DeadLetters {
         }
     }
 
-    /// The same with what was accepted, whatever it was corrected to.
+    /// Replays a dead letter with its original data, whatever it was corrected to.
     pub async fn replay_original(
         &self,
         id: &JobId,
@@ -104,7 +104,7 @@ impl DeadLetters {
         }
     }
 
-    /// The same for an entry that was looked up, by a person or by a bulk act.
+    /// Replays an entry that was already read, for a person or for a bulk act.
     pub(crate) async fn replay_entry(
         &self,
         entry: &DeadLetter,

@@ -27,9 +27,10 @@ use crate::shared::entry::{read_entry, version_of};
 use crate::shared::leader::{LeaderLease, LeaderState, LeaderTerms, LeaseWatch};
 
 pub(crate) const NAMESPACE: Namespace = Namespace::new("alerts");
+/// Key of the entry. It is stored, so it keeps its first name.
 const KEY: &str = "rung";
 
-/// Between two measurements, unless configured otherwise.
+/// Time between two measurements, unless configured otherwise.
 pub const EVERY_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Rounds that a node may miss before another runs the alerts in its place.

@@ -22,10 +22,10 @@ pub const NAMESPACE: Namespace = Namespace::new("nodes");
 /// Interval of a node's beats.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 
-/// After three beats that did not come, something is wrong with it.
+/// A node is shown as silent after this long without a beat: three are missing.
 const SILENT_AFTER: Duration = Duration::from_secs(15);
 
-/// Then it is forgotten.
+/// A node leaves the list after this long without a beat.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// Beats in the minute that its work is counted over.
@@ -115,7 +115,7 @@ impl Nodes {
             tokio::select! {
                 biased;
                 () = self.env.lifecycle.stopped.cancelled() => break,
-                // At once, so that it gets no work any more.
+                // At once, so that the list of nodes shows that it is stopping.
                 () = self.env.lifecycle.stopping.cancelled(), if !stopping => continue,
                 () = tokio::time::sleep(BEAT_EVERY) => {}
             }

@@ -9,10 +9,10 @@ use recado_store::Retention;
 
 use crate::environment::Environment;
 
-/// Between two rounds when there is nothing left to forget.
+/// Time between two rounds when there is nothing left to forget.
 const ROUND_EVERY: Duration = Duration::from_secs(10);
 
-/// Between two batches of one round, so that deliveries go first.
+/// Time between two batches of one round, so that deliveries go first.
 const BATCH_EVERY: Duration = Duration::from_millis(20);
 
 /// Prunes the store until the engine stops.

@@ -16,7 +16,7 @@ use crate::admission::hold_reason::HoldReason;
 use crate::attempt::Attempts;
 use crate::attempt::leases::{ClaimHere, HeldClaim, HeldLease};
 
-/// Taken over at a time.
+/// Jobs taken over in one sweep.
 const SWEEP_JOBS_MAX: usize = 500;
 
 /// New leases may end before the last known one, so no sleep is longer than this.

@@ -24,7 +24,7 @@ const KEPT: Duration = Duration::from_secs(26 * 60 * 60);
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Between two writes.
+/// Time between two writes of the counts.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use crate::notify::Notifier;
 use crate::route::{Carrier, Route};
 use crate::send::send;
 
-/// Between two tries of a notice that met a shortage of our own; such a try spends no attempt.
+/// Time between two tries of a notice that met a shortage of our own; such a try spends no attempt.
 const SHORTAGE_WAIT: Duration = Duration::from_secs(5);
 
 /// Longest time that the end of the process waits for the alert about a store that failed.
@@ -64,14 +64,14 @@ async fn hand_over(route: &Route, transport: &Arc<dyn Transport>, job: &Job, clo
         let delivery = Delivery { job, attempt, now, timeout, answer: Wanted::Receipt };
         let outcome = send(transport, delivery).await;
         if let Some(fault) = outcome.shortage() {
-            tracing::error!(jobId = %job.id, why = &*fault.text, "A notice waits: this process is short of something");
+            tracing::error!(jobId = %job.id, why = &*fault.text, "A notice waits: this process lacks a resource");
             attempt -= 1;
             tokio::time::sleep(SHORTAGE_WAIT).await;
             continue;
         }
         let failure = match route.classifier.verdict(outcome) {
             Verdict::Delivered { .. } | Verdict::Partial { .. } => {
-                return tracing::info!(jobId = %job.id, attempt, route = %route.name, "Notice delivered past the store");
+                return tracing::info!(jobId = %job.id, attempt, route = %route.name, "Notice sent without the store");
             }
             Verdict::Failed(failure) => failure,
         };
@@ -81,7 +81,7 @@ async fn hand_over(route: &Route, transport: &Arc<dyn Transport>, job: &Job, clo
             route = %route.name,
             errorCode = failure.code.as_deref(),
             errorReason = failure.reason.as_str(),
-            "A notice was not delivered past the store"
+            "A notice could not be sent without the store"
         );
         if failure.class == Class::Permanent || attempt == policy.max_attempts {
             return;

@@ -45,13 +45,13 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Returns true if an event has a listener.
-    pub fn have_listeners(&self) -> bool {
+    /// Returns true once a listener has come; it stays true when that one leaves.
+    pub fn had_listener(&self) -> bool {
         self.listened.load(Ordering::Relaxed)
     }
 
     pub fn publish(&self, event: Event) {
-        if !self.have_listeners() {
+        if !self.had_listener() {
             return;
         }
         let event = Arc::new(event);

@@ -104,7 +104,8 @@ impl<T: LeaderState> LeaderLease<T> {
         self.save_with_audit(Vec::new(), now).await
     }
 
-    /// Does the same, and puts these records on the audit trail in the same step.
+    /// Writes the state, renews the lease and writes these audit records in one step; returns false when
+    /// another process has written the state since.
     pub async fn save_with_audit(&mut self, audit: Vec<AuditEvent>, now: Timestamp) -> StoreResult<bool> {
         self.state.set_holder(Some(&self.terms.node), now.plus(self.terms.length));
         self.write(audit, now).await

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::lifecycle::Lifecycle;
 use crate::shared::value::{Replayable, SharedValue, SyncResult};
 
-/// A hint may be missed, so no wait is longer than this.
+/// Longest wait for a hint, which may be missed. Reads are at most this, [`SYNC_REST`] and one read apart.
 const SYNC_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// Least time between two reads, however many hints come.

@@ -321,8 +321,8 @@ impl SharedStore {
         self.save_with_audit(asked, &|_| Vec::new()).await
     }
 
-    /// Does the same, and puts on the audit trail what `record` makes of each new value, in the same atomic step. A step
-    /// that changes nothing is recorded, too.
+    /// Saves the steps like [`SharedStore::save`], together with the audit records that `record` makes of
+    /// each new value. A step that changes nothing is recorded, too.
     pub async fn save_with_audit<T: Replayable>(
         &self,
         asked: &AskedSteps<'_, T>,
@@ -547,8 +547,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_step_that_changes_nothing_of_an_outdated_copy_is_made_on_what_the_store_has() {
-        let bell = Arc::default();
-        let store = Arc::new(FaultyStore::shared(Arc::new(ReferenceStore::default()), &bell));
+        let wakes = Arc::default();
+        let store = Arc::new(FaultyStore::shared(Arc::new(ReferenceStore::default()), &wakes));
         let (here, there) =
             (SharedValue::<Flag>::new(NAMESPACE, "a"), SharedValue::<Flag>::new(NAMESPACE, "a"));
         shared(&store).save(&[(&there, Some(true))]).await.unwrap();

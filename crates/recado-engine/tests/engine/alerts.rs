@@ -142,8 +142,8 @@ async fn g8_of_several_nodes_one_rings_and_another_takes_over_when_it_is_gone() 
 /// The clock is set when the first one is gone.
 async fn one_rings_and_another_takes_over(set_by_s: i64) {
     let given = Given::new();
-    let bell = Arc::new(Wakes::default());
-    let shared = || Arc::new(FaultyStore::shared(given.store.clone(), &bell));
+    let wakes = Arc::new(Wakes::default());
+    let shared = || Arc::new(FaultyStore::shared(given.store.clone(), &wakes));
     let first = node(&given, "node-1", shared());
     pass(15).await;
     let second = node(&given, "node-2", shared());

@@ -88,7 +88,8 @@ impl Archive for Slow {
     }
 }
 
-#[tokio::test]
+// On several threads, so that the archive is written beside the engine.
+#[tokio::test(flavor = "multi_thread")]
 async fn an_entry_that_died_again_while_it_was_archived_is_given_up_only_in_its_new_version() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["550", "550", "550"]));

@@ -127,12 +127,12 @@ pub async fn restarted(given: &Given, routes: Vec<Route>, terms: &[(&str, Provid
 /// One of several nodes on the same store, and its way to the store.
 pub async fn node(
     given: &Given,
-    bell: &Arc<Wakes>,
+    wakes: &Arc<Wakes>,
     name: &str,
     routes: Vec<Route>,
     terms: &[(&str, ProviderTerms)],
 ) -> (Engine, Arc<FaultyStore>) {
-    let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));
+    let store = Arc::new(FaultyStore::shared(given.store.clone(), wakes));
     let settings = Settings { node: name.into(), ..settings() };
     let mut parts = parts(given, store.clone(), settings, routes, terms);
     parts.read_back().await.unwrap();

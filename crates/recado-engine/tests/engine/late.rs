@@ -125,8 +125,8 @@ async fn a_clock_that_is_set_back_makes_no_files_look_good_that_cannot_be_writte
 }
 
 /// A node that archives, for it comes first, and leaves the ringing to others.
-fn archivist(given: &Given, bell: &Arc<Wakes>, dir: &Path) -> Engine {
-    let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));
+fn archivist(given: &Given, wakes: &Arc<Wakes>, dir: &Path) -> Engine {
+    let store = Arc::new(FaultyStore::shared(given.store.clone(), wakes));
     let mut parts = parts(given, store, &["ok"], dir);
     parts.settings = Settings { node: "node-1".into(), ..settings() };
     parts.alerts = AlertTerms { every: Duration::from_secs(24 * 3_600), ..AlertTerms::default() };
@@ -135,12 +135,12 @@ fn archivist(given: &Given, bell: &Arc<Wakes>, dir: &Path) -> Engine {
 
 #[tokio::test(start_paused = true)]
 async fn the_node_that_rings_knows_how_late_the_files_of_another_are() {
-    let (given, bell) = (Given::new(), Arc::default());
+    let (given, wakes) = (Given::new(), Arc::default());
     let (here, there) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let files = in_the_way(&here);
-    let first = archivist(&given, &bell, &files);
+    let first = archivist(&given, &wakes, &files);
     pass(2).await;
-    let (second, _) = node(&given, &bell, "node-2", there.path());
+    let (second, _) = node(&given, &wakes, "node-2", there.path());
     paused(&given, &second, 2).await;
     pass(290).await;
     assert!(rings(&second).is_empty());
@@ -156,11 +156,11 @@ async fn the_node_that_rings_knows_how_late_the_files_of_another_are() {
 
 #[tokio::test(start_paused = true)]
 async fn files_that_another_node_writes_are_never_late_for_long_and_nobody_rings() {
-    let (given, bell) = (Given::new(), Arc::default());
+    let (given, wakes) = (Given::new(), Arc::default());
     let (here, there) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let first = archivist(&given, &bell, here.path());
+    let first = archivist(&given, &wakes, here.path());
     pass(2).await;
-    let (second, _) = node(&given, &bell, "node-2", there.path());
+    let (second, _) = node(&given, &wakes, "node-2", there.path());
     for _ in 0..40 {
         pass(30).await;
         let (one, other) = (late_s(&first).await, late_s(&second).await);
@@ -172,12 +172,12 @@ async fn files_that_another_node_writes_are_never_late_for_long_and_nobody_rings
 
 #[tokio::test(start_paused = true)]
 async fn files_that_no_node_can_write_get_later_whoever_tries() {
-    let (given, bell) = (Given::new(), Arc::default());
+    let (given, wakes) = (Given::new(), Arc::default());
     let dir = TempDir::new().unwrap();
     let files = in_the_way(&dir);
-    let (first, _) = node(&given, &bell, "node-1", &files);
+    let (first, _) = node(&given, &wakes, "node-1", &files);
     pass(150).await;
-    let (second, _) = node(&given, &bell, "node-2", &files);
+    let (second, _) = node(&given, &wakes, "node-2", &files);
     first.stop().await.unwrap();
     pass(250).await;
     let late = late_s(&second).await;
@@ -202,10 +202,10 @@ async fn found(given: &Given, note: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_note_that_nobody_can_read_is_no_reason_to_be_silent() {
     for shared in [false, true] {
-        let (given, bell, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
+        let (given, wakes, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
         found(&given, r#"{"who":"knows"}"#).await;
         let engine = match shared {
-            true => node(&given, &bell, "node-1", dir.path()).0,
+            true => node(&given, &wakes, "node-1", dir.path()).0,
             false => archiving(&given, &["ok"], dir.path()),
         };
         pass(400).await;

@@ -14,8 +14,13 @@ use recado_store_conformance::faulty::{FaultyStore, Verb};
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 
 /// One of several nodes on the same store, and its way to the store.
-fn node(given: &Given, bell: &Arc<Wakes>, name: &str, far_end: &Arc<Scripted>) -> (Engine, Arc<FaultyStore>) {
-    let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));
+fn node(
+    given: &Given,
+    wakes: &Arc<Wakes>,
+    name: &str,
+    far_end: &Arc<Scripted>,
+) -> (Engine, Arc<FaultyStore>) {
+    let store = Arc::new(FaultyStore::shared(given.store.clone(), wakes));
     let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
     let settings = Settings { node: name.into(), ..settings() };
     let mut parts = Parts::new(store.clone(), routes, settings, given.clock.clone(), Random::from_seed(7));
@@ -53,9 +58,9 @@ async fn a_node_alone_tells_of_itself_and_writes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn each_node_sees_all_of_them_and_their_shares_of_the_work() {
     let given = Given::new();
-    let (bell, far_end) = (Arc::default(), Arc::new(Scripted::slow(Duration::from_millis(100))));
-    let (first, _) = node(&given, &bell, "node-1", &far_end);
-    let (second, _) = node(&given, &bell, "node-2", &far_end);
+    let (wakes, far_end) = (Arc::default(), Arc::new(Scripted::slow(Duration::from_millis(100))));
+    let (first, _) = node(&given, &wakes, "node-1", &far_end);
+    let (second, _) = node(&given, &wakes, "node-2", &far_end);
     for number in 0..40 {
         submit(&first, submission(&format!("job-{number}"))).await;
     }
@@ -79,10 +84,10 @@ async fn each_node_sees_all_of_them_and_their_shares_of_the_work() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_stops_says_so_while_it_does_and_then_takes_its_leave() {
     let given = Given::new();
-    let (bell, slow) = (Arc::default(), Arc::new(Scripted::slow(Duration::from_secs(20))));
-    let (stays, _) = node(&given, &bell, "node-1", &Arc::new(Scripted::new(&["ok"])));
+    let (wakes, slow) = (Arc::default(), Arc::new(Scripted::slow(Duration::from_secs(20))));
+    let (stays, _) = node(&given, &wakes, "node-1", &Arc::new(Scripted::new(&["ok"])));
     // It has the only route with work.
-    let store = Arc::new(FaultyStore::shared(given.store.clone(), &bell));
+    let store = Arc::new(FaultyStore::shared(given.store.clone(), &wakes));
     let routes = Routes::new([route("letters", Carrier::Transport(slow))]);
     let settings = Settings { node: "node-2".into(), ..settings() };
     let goes = Engine::start(Parts::new(store, routes, settings, given.clock.clone(), Random::from_seed(7)));
@@ -101,9 +106,9 @@ async fn a_node_that_stops_says_so_while_it_does_and_then_takes_its_leave() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_be_heard_is_silent_and_then_forgotten() {
     let given = Given::new();
-    let (bell, far_end) = (Arc::default(), Arc::new(Scripted::new(&["ok"])));
-    let (hears, _) = node(&given, &bell, "node-1", &far_end);
-    let (_cut_off, store) = node(&given, &bell, "node-2", &far_end);
+    let (wakes, far_end) = (Arc::default(), Arc::new(Scripted::new(&["ok"])));
+    let (hears, _) = node(&given, &wakes, "node-1", &far_end);
+    let (_cut_off, store) = node(&given, &wakes, "node-2", &far_end);
     pass(1).await;
     assert_eq!(health(&hears).await[1].1, Health::Ok);
     store.fail(Verb::KvWrite, 0, 1_000, StoreError::Unavailable("cut off".to_owned()));
@@ -117,9 +122,9 @@ async fn a_node_that_cannot_be_heard_is_silent_and_then_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn a_node_reads_what_others_wrote_and_nothing_when_they_wrote_nothing() {
     let given = Given::new();
-    let (bell, far_end) = (Arc::default(), Arc::new(Scripted::new(&["ok"])));
-    let (says, _) = node(&given, &bell, "node-1", &far_end);
-    let (hears, store) = node(&given, &bell, "node-2", &far_end);
+    let (wakes, far_end) = (Arc::default(), Arc::new(Scripted::new(&["ok"])));
+    let (says, _) = node(&given, &wakes, "node-1", &far_end);
+    let (hears, store) = node(&given, &wakes, "node-2", &far_end);
     pass(3).await;
     let before = store.reads_of("routes");
     assert!(before > 0, "it never read");
@@ -137,9 +142,9 @@ async fn a_node_reads_what_others_wrote_and_nothing_when_they_wrote_nothing() {
 #[tokio::test(start_paused = true)]
 async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_heard() {
     let given = Given::new();
-    let (bell, far_end) = (Arc::default(), Arc::new(Scripted::new(&["ok"])));
-    let (first, _) = node(&given, &bell, "node-1", &far_end);
-    let (second, _) = node(&given, &bell, "node-2", &far_end);
+    let (wakes, far_end) = (Arc::default(), Arc::new(Scripted::new(&["ok"])));
+    let (first, _) = node(&given, &wakes, "node-1", &far_end);
+    let (second, _) = node(&given, &wakes, "node-2", &far_end);
     let (mail, acme) = (RouteName::new("mail").unwrap(), CompanyId::new("acme").unwrap());
     let pause = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
     let paused = |engine: &Engine| {

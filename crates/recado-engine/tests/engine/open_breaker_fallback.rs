@@ -178,12 +178,12 @@ async fn f12_jobs_for_workers_fall_back_like_all_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_read_what_the_others_wrote_gives_no_job_up() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let route = || vec![falling_back(&flaky, Act::MarkFailed)];
     let terms = [("mail", with_breaker())];
-    let (a, _) = node(&given, &bell, "a", route(), &terms).await;
-    let (b, store) = node(&given, &bell, "b", route(), &terms).await;
+    let (a, _) = node(&given, &wakes, "a", route(), &terms).await;
+    let (b, store) = node(&given, &wakes, "b", route(), &terms).await;
     for _ in 0..5 {
         a.gate.record_call("mail", Err("503 down")).unwrap();
     }

@@ -72,9 +72,9 @@ async fn a_worker_that_polls_a_paused_route_gets_its_jobs_as_soon_as_it_goes_on(
 
 #[tokio::test(start_paused = true)]
 async fn every_act_of_an_operator_is_on_record_with_who_and_why() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
-    let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
+    let (engine, store) = node(&given, &wakes, "a", vec![mail(&flaky)], &[]).await;
     engine
         .gate
         .act_on_provider("mail", ProviderAct::OpenBreaker, Some("their maintenance"), Some("ana"))
@@ -121,9 +121,9 @@ async fn every_act_of_an_operator_is_on_record_with_who_and_why() {
 /// The store had the act, and its caller never heard of it: a lost answer, a client that hung up.
 #[tokio::test(start_paused = true)]
 async fn an_act_that_the_store_has_is_on_record_and_one_that_it_has_not_is_not() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
-    let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
+    let (engine, store) = node(&given, &wakes, "a", vec![mail(&flaky)], &[]).await;
     let gone = || StoreError::Unavailable("gone".to_owned());
     for (verb, kept) in [(Verb::KvWrite, 0), (Verb::KvWriteAnswer, 1)] {
         store.fail(verb, 0, 3, gone());
@@ -150,10 +150,10 @@ async fn an_act_that_the_store_has_is_on_record_and_one_that_it_has_not_is_not()
 
 #[tokio::test(start_paused = true)]
 async fn two_operators_who_set_a_companys_terms_at_the_same_time_lose_nothing() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
-    let (a, _) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
-    let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &[]).await;
+    let (a, _) = node(&given, &wakes, "a", vec![mail(&flaky)], &[]).await;
+    let (b, _) = node(&given, &wakes, "b", vec![mail(&flaky)], &[]).await;
     let company = acme();
     let weight = TermsChange { weight: Some(3), ..TermsChange::default() };
     let bound = TermsChange { max_per_minute: Some(Some(60)), ..TermsChange::default() };

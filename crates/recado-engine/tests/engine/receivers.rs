@@ -230,10 +230,10 @@ async fn a_route_waits_no_longer_than_it_allows_for_a_quiet_of_its_provider_that
 #[tokio::test(start_paused = true)]
 async fn a_lifted_hold_lets_its_jobs_go_on_every_node_and_says_who_lifted_it() {
     let (given, far_ends) = (Given::new(), Arc::new(FarEnds::default()));
-    let bell = Arc::new(Wakes::default());
+    let wakes = Arc::new(Wakes::default());
     let terms = [("mail", shared(8))];
-    let (a, _) = node(&given, &bell, "a", vec![hooks(&far_ends)], &terms).await;
-    let (b, _) = node(&given, &bell, "b", vec![hooks(&far_ends)], &terms).await;
+    let (a, _) = node(&given, &wakes, "a", vec![hooks(&far_ends)], &terms).await;
+    let (b, _) = node(&given, &wakes, "b", vec![hooks(&far_ends)], &terms).await;
     far_ends.set("loud", asks_for(CENTURY));
     submit(&a, hook("acme", "first", "loud")).await;
     sleep(2).await;

@@ -41,11 +41,11 @@ fn gone() -> StoreError {
 
 #[tokio::test(start_paused = true)]
 async fn f1_failures_at_all_nodes_count_together_and_one_of_them_tells_of_the_swing() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let terms = [("mail", with_breaker())];
-    let (a, _) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
-    let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &terms).await;
+    let (a, _) = node(&given, &wakes, "a", vec![mail(&flaky)], &terms).await;
+    let (b, _) = node(&given, &wakes, "b", vec![mail(&flaky)], &terms).await;
     let mut heard = [a.notifier.events.listen(None), b.notifier.events.listen(None)];
     // At the same time, so that their writes meet.
     fail(&a, 3);
@@ -60,11 +60,11 @@ async fn f1_failures_at_all_nodes_count_together_and_one_of_them_tells_of_the_sw
 
 #[tokio::test(start_paused = true)]
 async fn f1_one_probe_a_reset_time_goes_out_over_all_nodes() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Flaky::down();
     let terms = [("mail", with_breaker())];
-    let (a, _) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
-    let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &terms).await;
+    let (a, _) = node(&given, &wakes, "a", vec![mail(&flaky)], &terms).await;
+    let (b, _) = node(&given, &wakes, "b", vec![mail(&flaky)], &terms).await;
     submit_many(&a, 200).await;
     sleep(10).await;
     assert_eq!((state(&a), state(&b)), (BreakerState::Open, BreakerState::Open));
@@ -81,11 +81,11 @@ async fn f1_one_probe_a_reset_time_goes_out_over_all_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_read_what_the_others_wrote_sends_nothing_until_it_can() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let (at_a, at_b) = (Arc::new(Flaky::default()), Arc::new(Flaky::default()));
     let terms = [("mail", with_rate(1_000))];
-    let (a, _) = node(&given, &bell, "a", vec![mail(&at_a)], &terms).await;
-    let (b, store) = node(&given, &bell, "b", vec![mail(&at_b)], &terms).await;
+    let (a, _) = node(&given, &wakes, "a", vec![mail(&at_a)], &terms).await;
+    let (b, store) = node(&given, &wakes, "b", vec![mail(&at_b)], &terms).await;
     store.fail(Verb::KvRead, 0, usize::MAX, gone());
     a.gate.act_on_provider("mail", ProviderAct::Pause, None, None).await.unwrap().unwrap();
     sleep(6).await;
@@ -100,11 +100,11 @@ async fn a_node_that_cannot_read_what_the_others_wrote_sends_nothing_until_it_ca
 
 #[tokio::test(start_paused = true)]
 async fn f1_when_a_node_dies_with_the_probe_another_one_probes_when_the_probes_time_is_over() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let (stuck, well) = (Arc::new(Flaky::default()), Arc::new(Flaky::default()));
     stuck.stuck.store(true, Ordering::SeqCst);
     let terms = [("mail", with_breaker())];
-    let (a, store) = node(&given, &bell, "a", vec![mail(&stuck)], &terms).await;
+    let (a, store) = node(&given, &wakes, "a", vec![mail(&stuck)], &terms).await;
     fail(&a, 5);
     sleep(1).await;
     submit_many(&a, 1).await;
@@ -115,7 +115,7 @@ async fn f1_when_a_node_dies_with_the_probe_another_one_probes_when_the_probes_t
         store.fail(verb, 0, usize::MAX, gone());
     }
     let probed_at = a.now();
-    let (b, _) = node(&given, &bell, "b", vec![mail(&well)], &terms).await;
+    let (b, _) = node(&given, &wakes, "b", vec![mail(&well)], &terms).await;
     submit(&b, submission("after")).await;
     sleep(80).await;
     assert_eq!(well.count(), 0, "a may still be at it");
@@ -171,11 +171,11 @@ async fn f1_a_probe_that_a_stop_cancels_may_be_made_again_at_once_by_the_next_pr
 
 #[tokio::test(start_paused = true)]
 async fn g16_a_rate_holds_over_all_nodes_in_every_window_and_what_is_over_spends_nothing() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky { latency: Duration::from_millis(20), ..Flaky::default() });
     let terms = [("mail", with_rate(100))];
-    let (a, _) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
-    let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &terms).await;
+    let (a, _) = node(&given, &wakes, "a", vec![mail(&flaky)], &terms).await;
+    let (b, _) = node(&given, &wakes, "b", vec![mail(&flaky)], &terms).await;
     submit_many(&a, 350).await;
     sleep(190).await;
     assert_eq!(flaky.most_within(MINUTE), 100, "never 101");
@@ -209,13 +209,13 @@ async fn g16_a_rate_holds_across_a_restart_in_every_window() {
 
 #[tokio::test(start_paused = true)]
 async fn g22_the_rates_of_companies_hold_over_all_nodes_and_across_a_restart() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let terms =
         ProviderTerms { company_rate: Some(Rate { max: 10, per: MINUTE }), ..ProviderTerms::plain(8) };
     let terms = [("mail", terms)];
-    let (a, _) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
-    let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &terms).await;
+    let (a, _) = node(&given, &wakes, "a", vec![mail(&flaky)], &terms).await;
+    let (b, _) = node(&given, &wakes, "b", vec![mail(&flaky)], &terms).await;
     let globex = CompanyId::new("globex").unwrap();
     let bound = TermsChange { max_per_minute: Some(Some(4)), ..TermsChange::default() };
     a.gate.set_tenant(&globex, bound, None).await.unwrap();
@@ -239,7 +239,7 @@ async fn g22_the_rates_of_companies_hold_over_all_nodes_and_across_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn quiet_that_a_provider_asked_for_holds_on_every_node_and_across_a_restart() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let slower = Fault {
         retry_after: Some(Duration::from_secs(40)),
@@ -247,8 +247,8 @@ async fn quiet_that_a_provider_asked_for_holds_on_every_node_and_across_a_restar
     };
     *flaky.answer.lock() = Some(slower);
     let terms = [("mail", ProviderTerms::plain(1))];
-    let (a, _) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
-    let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &terms).await;
+    let (a, _) = node(&given, &wakes, "a", vec![mail(&flaky)], &terms).await;
+    let (b, _) = node(&given, &wakes, "b", vec![mail(&flaky)], &terms).await;
     submit(&a, submission("first")).await;
     sleep(2).await;
     *flaky.answer.lock() = None;
@@ -266,11 +266,11 @@ async fn quiet_that_a_provider_asked_for_holds_on_every_node_and_across_a_restar
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_at_one_node_holds_the_others() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let other = || Route { provider: "mail".into(), ..crate::given::route("other", mail(&flaky).carrier) };
-    let (a, _) = node(&given, &bell, "a", vec![mail(&flaky), other()], &[]).await;
-    let (b, _) = node(&given, &bell, "b", vec![mail(&flaky), other()], &[]).await;
+    let (a, _) = node(&given, &wakes, "a", vec![mail(&flaky), other()], &[]).await;
+    let (b, _) = node(&given, &wakes, "b", vec![mail(&flaky), other()], &[]).await;
     let acme = CompanyId::new("acme").unwrap();
     let paused = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
     a.gate.act_on_provider("mail", ProviderAct::Pause, Some("audit"), Some("ana")).await.unwrap();
@@ -315,10 +315,10 @@ async fn endpoint_made_elsewhere(given: &Given, id: &str, enabled: bool) {
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_another_node_has_just_made_or_switched_on_is_known_to_a_delivery() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     endpoint_made_elsewhere(&given, "ep_off", false).await;
-    let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
+    let (engine, store) = node(&given, &wakes, "a", vec![mail(&flaky)], &[]).await;
     let (acme, globex) = (CompanyId::new("acme").unwrap(), CompanyId::new("globex").unwrap());
     let target =
         async |company, id| Endpoints::target(&*engine.notifier.endpoints, company, id).await.unwrap();
@@ -343,10 +343,10 @@ async fn an_endpoint_that_another_node_has_just_made_or_switched_on_is_known_to_
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_answer_grants_no_probe_and_nothing_of_a_rate_and_no_job_pays_for_it() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let terms = ProviderTerms { rate: Some(Rate { max: 100, per: MINUTE }), ..with_breaker() };
-    let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[("mail", terms)]).await;
+    let (engine, store) = node(&given, &wakes, "a", vec![mail(&flaky)], &[("mail", terms)]).await;
     store.fail(Verb::KvWrite, 0, 20, gone());
     submit_many(&engine, 5).await;
     sleep(2).await;
@@ -365,10 +365,10 @@ async fn a_store_that_does_not_answer_grants_no_probe_and_nothing_of_a_rate_and_
 
 #[tokio::test(start_paused = true)]
 async fn what_was_written_although_no_answer_came_is_not_counted_twice() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     let terms = [("mail", with_breaker())];
-    let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
+    let (engine, store) = node(&given, &wakes, "a", vec![mail(&flaky)], &terms).await;
     // After what a node writes of itself when it starts.
     sleep(1).await;
     store.fail(Verb::KvWriteAnswer, 0, 1, gone());
@@ -382,9 +382,9 @@ async fn what_was_written_although_no_answer_came_is_not_counted_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn g23_a_provider_that_is_well_and_has_no_rate_costs_no_notes() {
-    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let (given, wakes) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
-    let (engine, _) = node(&given, &bell, "a", vec![mail(&flaky)], &[("mail", with_breaker())]).await;
+    let (engine, _) = node(&given, &wakes, "a", vec![mail(&flaky)], &[("mail", with_breaker())]).await;
     submit_many(&engine, 100).await;
     given.until("job-0099", Status::Sent).await;
     for namespace in ["providers", "limits", "tenant-limits", "routes", "tenants"] {

@@ -264,8 +264,8 @@ async fn walked(engine: &Engine, order: Order, limit: usize) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_walk_shows_each_record_once_however_far_the_files_are_behind() {
     const RECORDS: usize = 10_500;
-    let (given, bell, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
-    let (engine, faulty) = node(&given, &bell, "one", dir.path());
+    let (given, wakes, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
+    let (engine, faulty) = node(&given, &wakes, "one", dir.path());
     faulty.fail(Verb::KvWrite, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
     let act = |nth| {
         let act = AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now());
@@ -282,11 +282,11 @@ async fn a_walk_shows_each_record_once_however_far_the_files_are_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn a_record_that_is_in_the_files_and_not_marked_yet_is_shown_once() {
-    let (given, bell, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
-    let (archiver, faulty) = node(&given, &bell, "one", dir.path());
+    let (given, wakes, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
+    let (archiver, faulty) = node(&given, &wakes, "one", dir.path());
     paused(&given, &archiver, 1).await;
     pass(5).await;
-    let (other, _) = node(&given, &bell, "two", dir.path());
+    let (other, _) = node(&given, &wakes, "two", dir.path());
     faulty.fail(Verb::KvWrite, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
     paused(&given, &archiver, 3).await;
     pass(5).await;
@@ -300,8 +300,8 @@ async fn a_record_that_is_in_the_files_and_not_marked_yet_is_shown_once() {
 }
 
 /// One of several nodes on the same store, with files of its own.
-pub fn node(given: &Given, bell: &Arc<Wakes>, name: &str, dir: &Path) -> (Engine, Arc<FaultyStore>) {
-    let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));
+pub fn node(given: &Given, wakes: &Arc<Wakes>, name: &str, dir: &Path) -> (Engine, Arc<FaultyStore>) {
+    let store = Arc::new(FaultyStore::shared(given.store.clone(), wakes));
     let mut parts = parts(given, store.clone(), &["ok"], dir);
     parts.settings = Settings { node: name.into(), ..settings() };
     (Engine::start(parts), store)
@@ -313,11 +313,11 @@ pub fn count(dir: &Path) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn of_several_nodes_one_archives_and_another_takes_over_when_it_stops() {
-    let (given, bell) = (Given::new(), Arc::default());
+    let (given, wakes) = (Given::new(), Arc::default());
     let (here, there) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let (first, _) = node(&given, &bell, "node-1", here.path());
+    let (first, _) = node(&given, &wakes, "node-1", here.path());
     pass(2).await;
-    let (second, _) = node(&given, &bell, "node-2", there.path());
+    let (second, _) = node(&given, &wakes, "node-2", there.path());
     paused(&given, &second, 5).await;
     pass(60).await;
     assert_eq!((count(here.path()), count(there.path())), (5, 0));
@@ -339,11 +339,11 @@ async fn a_node_that_vanishes_is_replaced_and_finds_out_before_it_marks_anything
 
 /// The clock is set when it vanishes.
 async fn a_node_is_replaced(set_by_s: i64) {
-    let (given, bell) = (Given::new(), Arc::default());
+    let (given, wakes) = (Given::new(), Arc::default());
     let (here, there) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let (_first, cut_off) = node(&given, &bell, "node-1", here.path());
+    let (_first, cut_off) = node(&given, &wakes, "node-1", here.path());
     pass(2).await;
-    let (second, _) = node(&given, &bell, "node-2", there.path());
+    let (second, _) = node(&given, &wakes, "node-2", there.path());
     paused(&given, &second, 2).await;
     pass(5).await;
     let gone = || StoreError::Unavailable("cut off".to_owned());

@@ -34,7 +34,7 @@ fn write_process(page: &mut Page, figures: Figures<'_>) {
     if let Some(bytes) = gauges.resident_bytes {
         page.gauge("process_resident_memory_bytes", "Memory of the process.").value(bytes);
     }
-    let help = "Deliveries put off because this process was short of descriptors, ports, memory or names.";
+    let help = "Deliveries postponed because this process lacked descriptors, ports, memory or names.";
     page.counter("recado_local_shortages_total", help).value(gauges.shortages);
 }
 

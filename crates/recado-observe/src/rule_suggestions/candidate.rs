@@ -44,8 +44,8 @@ impl Candidate {
 /// The class that the history suggests instead of today's, and its confidence.
 fn judge(error: &ErrorCounts, today: Class) -> Option<(Class, f64)> {
     let arrived = error.retried_to_success;
-    // An outage and a hopeless error look alike, but for what else the route delivers meanwhile. What no rule knows is
-    // no outage that providers announce.
+    // A permanent error looks like an outage, unless the route delivers other jobs meanwhile. An error that
+    // no rule knows is not an announced outage and needs no such evidence.
     let in_vain = match today {
         Class::Transient => error.in_vain_amid_deliveries,
         _ => error.retried_in_vain,

@@ -30,7 +30,7 @@ pub fn assert_may_come(ids: &[JobId], candidates: &[Candidate], claim: &Claim, w
     assert_eq!(ids.len(), claim.max.min(in_all), "{what}: of {candidates:?}");
 }
 
-/// The same, by id.
+/// Sorts a snapshot by id.
 pub fn sorted(snapshot: Snapshot) -> Snapshot {
     let mut jobs: Vec<_> = snapshot.jobs.into_iter().zip(snapshot.audit).collect();
     jobs.sort_by(|(one, _), (other, _)| one.names.cmp(&other.names));

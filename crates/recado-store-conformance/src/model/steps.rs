@@ -37,7 +37,7 @@ pub enum Step {
     Cancel(u8),
     /// This entry of those that are there, if any are.
     Redrive(RedriveStep),
-    /// Likewise.
+    /// This entry of those that are there, if any are.
     Discard {
         nth: usize,
         follow_ups: Vec<NewJobStep>,

@@ -27,7 +27,7 @@ use super::url::Address;
 /// Redirects that a call follows at most. One is usual; more happen while slots move.
 const REDIRECTS_MAX: usize = 5;
 
-/// Between two readings of the map.
+/// Least time between two readings of the map.
 const READ_EVERY_MIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]

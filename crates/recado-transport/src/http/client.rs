@@ -26,9 +26,9 @@ use crate::{Delivery, Wanted};
 
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// The caller drops the future when its time is up, and the request may have been sent then. A connection that does not
-/// come about is given up a little earlier: nothing was sent.
-const HEAD_START_MAX: Duration = Duration::from_millis(250);
+/// Connecting is given up this long before the caller's deadline at most. At the deadline the caller drops
+/// the future and cannot know whether the request was sent; here it is certain that nothing was.
+const CONNECT_MARGIN_MAX: Duration = Duration::from_millis(250);
 
 pub(super) const OUR_NAME: &str = concat!("recado/", env!("CARGO_PKG_VERSION"));
 
@@ -158,7 +158,7 @@ impl HttpClient {
 
     /// Sends one request and returns the head of its answer, whatever the status. The caller gives up after `timeout`.
     pub async fn send(&self, request: Request, timeout: Duration) -> Result<Response, Fault> {
-        let connect_timeout = timeout.saturating_sub(HEAD_START_MAX.min(timeout / 10));
+        let connect_timeout = timeout.saturating_sub(CONNECT_MARGIN_MAX.min(timeout / 10));
         let url = request.url.clone();
         let origin = &url[..Position::BeforePath];
         let mut message = self.message(request)?;

@@ -99,8 +99,8 @@ impl Export {
     }
 }
 
-/// Bring dead letters back: the lines of a file of the archive, or of an export. Twice is harmless. No other entry is
-/// pushed out: lines that find the queue full are refused, and can be sent again.
+/// Bring dead letters back: the lines of a file of the archive, or of an export. Importing a file twice is
+/// harmless. No other entry is pushed out: lines that find the queue full are refused, and can be sent again.
 #[utoipa::path(
     post, path = "/v1/dlq/import", tag = "dead letters", operation_id = "importDeadLetters", params(ActorHeader),
     request_body(content = String, content_type = "application/x-ndjson", description = "Up to 10,000 lines of an archive or an export."),

@@ -25,7 +25,7 @@ use super::{DlqFilterArgs, REASON_SHOWN_MAX_BYTES};
 use crate::confirm::confirm;
 use crate::{AskArgs, Done, Stop, data};
 
-/// Between two looks at how far the server came.
+/// Time between two looks at how far the server came.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// Which dead letters, when they are not named.

@@ -46,7 +46,7 @@ const JOBS_MAX: usize = 100_000;
 const LIFE_MIN: Duration = Duration::from_millis(50);
 const LIFE_MORE_MS: u64 = 450;
 
-/// Between two jobs of a caller, and before it repeats a job that was not answered.
+/// Wait between two jobs of a caller, and before it repeats a job that was not answered.
 const CALLER_RESTS: Duration = Duration::from_millis(2);
 
 /// Longest time without a delivery while jobs are left.

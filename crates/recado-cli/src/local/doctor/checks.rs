@@ -165,7 +165,7 @@ fn room(dir: &Path, config: &Config) -> Finding {
 
 struct Rate {
     per_second: f64,
-    /// Between this machine's clock and the file's time.
+    /// Difference between this machine's clock and the file's time.
     skew: Duration,
 }
 

@@ -73,9 +73,7 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
         (1, false) => "1 fault".to_owned(),
         (count, more) => format!("{count}{} faults", if more { " or more" } else { "" }),
     };
-    Err(Stop::Failed(format!(
-        "the trail is not whole: {faults}; keep a copy as evidence before anything else"
-    )))
+    Err(Stop::Failed(format!("the trail is not whole: {faults}; first of all, keep a copy as evidence")))
 }
 
 /// Says what it means that no record is there.
@@ -147,7 +145,7 @@ fn show(screen: &mut Screen, report: &Report, dir: &Path) -> io::Result<()> {
     ])?;
     for sequence in &report.unchecked {
         screen.line(format_args!(
-            "checkpoint {sequence} could not be held against its record: its month was dropped"
+            "checkpoint {sequence} could not be checked: the month of its record was dropped"
         ))?;
     }
     if !report.findings.is_empty() {

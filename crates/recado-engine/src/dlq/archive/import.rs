@@ -48,7 +48,7 @@ pub enum Imported {
 
 impl DeadLetters {
     /// Brings dead letters back, each for as long again as it was kept. Answers in order, once all that is taken is
-    /// durable. Twice is harmless: a line is taken once.
+    /// durable. Importing a file twice is harmless: a line is taken once.
     pub async fn import_dead_letters(&self, lines: &[&str], actor: Option<&str>) -> Result<Vec<Imported>> {
         let forgotten = self.forgotten().await?;
         let mut answers = Vec::with_capacity(lines.len());

@@ -29,15 +29,16 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Time that a bulk act stays with a silent process.
 const HELD_FOR: Duration = Duration::from_secs(15);
 
-/// Progress is written down at least this often while there is some, and at least that often while there is
-/// none.
+/// Progress is saved at least this often while entries are processed.
 const KEPT_EVERY: Duration = Duration::from_secs(1);
+
+/// Progress is saved at least this often while a canary is waited for.
 const KEPT_ANYWAY_EVERY: Duration = Duration::from_secs(5);
 
 /// Entries are taken on in chunks of about this time, so that they share commits.
 const CHUNK_TIME: Duration = Duration::from_millis(50);
 
-/// Between two looks at a canary.
+/// Time between two looks at a canary.
 const CANARY_LOOK: Duration = Duration::from_millis(250);
 
 /// Pause after the store could not answer.

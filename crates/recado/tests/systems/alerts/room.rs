@@ -99,7 +99,7 @@ fn g14_a_store_that_fills_up_rings_at_80_and_90_percent_and_when_it_refuses() {
     story.pause("lane");
     let jobs = story.fill_up();
     // Notices that could not be enqueued any more went out all the same.
-    assert_eq!(story.scene.logged("Notice delivered past the store", 3).len(), 3);
+    assert_eq!(story.scene.logged("Notice sent without the store", 3).len(), 3);
     for job in jobs {
         let (status, told) = story.scene.ask("DELETE", &format!("/v1/jobs/{job}"), &Value::Null);
         assert_eq!(status, 200, "{told}");
