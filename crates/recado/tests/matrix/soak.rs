@@ -61,8 +61,8 @@ fn memory_and_descriptors_stay_flat_over_hours_of_traffic() {
     let [memory, descriptors] = [0, 1].map(|at| Trend::of(steady.iter().map(|sample| sample[at])));
     let result = json!({
         "hours": hours, "samples": samples.len(), "acknowledged": account.acknowledged, "lost": account.lost.len(),
-        "resident memory, mean KiB": memory.mean.round(), "its growth over the run, KiB": memory.growth.round(),
-        "descriptors, mean": descriptors.mean.round(), "their growth over the run": descriptors.growth.round(),
+        "resident memory, mean KiB": memory.mean.round(), "resident memory, growth KiB": memory.growth.round(),
+        "descriptors, mean": descriptors.mean.round(), "descriptors, growth": descriptors.growth.round(),
         "judged by": format!("the slope after the first quarter; flat is at most {}% of the mean, {} MiB or {} descriptors",
             FLAT_SHARE * 100.0, FLAT_KIB / 1_024.0, FLAT_DESCRIPTORS),
     });
