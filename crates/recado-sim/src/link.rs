@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::history::{Event, History, Lease, NodeChange, Settlement};
 use crate::node::EPOCH;
-use crate::plan::{Moment, between, chance};
+use crate::plan::{CallSide, Moment, between, chance};
 use crate::server::{Server, ms};
 
 /// A client of the server waits this long for an answer that was lost.
@@ -52,7 +52,7 @@ struct Condition {
     still_until: Instant,
     cut_until: Instant,
     /// It dies at the next call of this kind, before or after the far end has it.
-    dies_at: Option<(Moment, bool)>,
+    dies_at: Option<(Moment, CallSide)>,
 }
 
 impl std::ops::Deref for Link {
@@ -125,8 +125,8 @@ impl LinkState {
         self.condition.lock().cut_until = until;
     }
 
-    pub fn die_at(&self, moment: Moment, after: bool) {
-        self.condition.lock().dies_at = Some((moment, after));
+    pub fn die_at(&self, moment: Moment, side: CallSide) {
+        self.condition.lock().dies_at = Some((moment, side));
     }
 
     /// Takes back a plan to die.
@@ -152,11 +152,14 @@ impl LinkState {
     }
 
     /// Kills the process here if that is planned; returns when it runs.
-    pub async fn die_if_planned(&self, moment: Moment, after: bool) {
-        let dies = self.condition.lock().dies_at.take_if(|planned| *planned == (moment, after)).is_some();
+    pub async fn die_if_planned(&self, moment: Moment, side: CallSide) {
+        let dies = self.condition.lock().dies_at.take_if(|planned| *planned == (moment, side)).is_some();
         if dies {
             self.history.add(Event::Fault {
-                kind: if after { "kill after a call" } else { "kill before a call" },
+                kind: match side {
+                    CallSide::Before => "kill before a call",
+                    CallSide::After => "kill after a call",
+                },
                 node: Some(self.name.clone()),
                 until: None,
             });
@@ -224,7 +227,7 @@ impl Interceptor for Link {
     async fn before(&self, call: Call) -> StoreResult<()> {
         self.wait_until_running().await;
         if let Some(moment) = moment_of(call) {
-            self.die_if_planned(moment, false).await;
+            self.die_if_planned(moment, CallSide::Before).await;
         }
         self.travel().await?;
         if self.draws_network_fault() {
@@ -239,7 +242,7 @@ impl Interceptor for Link {
 
     async fn after(&self, call: Call) -> StoreResult<()> {
         if let Some(moment) = moment_of(call) {
-            self.die_if_planned(moment, true).await;
+            self.die_if_planned(moment, CallSide::After).await;
         }
         self.server.wait_for_stall_to_end().await;
         if self.draws_network_fault() {

@@ -144,7 +144,7 @@ pub enum Fault {
     /// The process dies wherever it is.
     Kill { node: usize, down_ms: u64 },
     /// The process dies at its next call of this kind, before or after the far end has it.
-    KillAt { node: usize, moment: Moment, after: bool, down_ms: u64 },
+    KillAt { node: usize, moment: Moment, side: CallSide, down_ms: u64 },
     /// The process stands still: nothing of it reaches the outside, nor the outside it.
     Standstill { node: usize, for_ms: u64 },
     /// The node does not reach the server.
@@ -175,6 +175,13 @@ pub enum Moment {
     Settle,
     KvWrite,
     Send,
+}
+
+/// A process dies before the far end has its call, or after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallSide {
+    Before,
+    After,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,7 +284,8 @@ fn draw_any_fault(random: &Random, nodes: usize) -> Fault {
         0 => Fault::Kill { node, down_ms },
         1 | 2 => {
             let moment = [Moment::Claim, Moment::Settle, Moment::KvWrite, Moment::Send][random.next_index(4)];
-            Fault::KillAt { node, moment, after: chance(random, 500), down_ms }
+            let side = if chance(random, 500) { CallSide::After } else { CallSide::Before };
+            Fault::KillAt { node, moment, side, down_ms }
         }
         3 => Fault::Standstill { node, for_ms: long() },
         4 => Fault::Partition { node, for_ms: long() },

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::history::{Answer, Call, Event, History};
 use crate::link::Link;
 use crate::node::{HOLD_MAX, LONG_WAIT};
-use crate::plan::{Moment, Outage};
+use crate::plan::{CallSide, Moment, Outage};
 use crate::server::ms;
 
 /// The receiver that asks for quiet all the time.
@@ -188,7 +188,7 @@ impl Transport for SimTransport {
 
     async fn send(&self, delivery: Delivery<'_>) -> Outcome {
         let link = &self.link;
-        link.die_if_planned(Moment::Send, false).await;
+        link.die_if_planned(Moment::Send, CallSide::Before).await;
         let job = delivery.job;
         let receiver = receiver_in(&job.data);
         let (call, behaviour) = self.providers.decide(self.name, job.id.as_str(), receiver);
@@ -208,7 +208,7 @@ impl Transport for SimTransport {
         }));
         let waiting = Waiting { history: &link.history, link, call, answered: false };
         tokio::time::sleep(behaviour.after).await;
-        link.die_if_planned(Moment::Send, true).await;
+        link.die_if_planned(Moment::Send, CallSide::After).await;
         waiting.end(behaviour);
         match behaviour.answer {
             Answer::Ok => Outcome::Accepted { answer: None },

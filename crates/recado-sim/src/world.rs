@@ -234,9 +234,9 @@ impl World {
                 }
                 self.clone().start_after(node, down_ms).await;
             }
-            Fault::KillAt { node, moment, after, down_ms } => {
+            Fault::KillAt { node, moment, side, down_ms } => {
                 let Some(link) = link(node) else { return };
-                link.die_at(moment, after);
+                link.die_at(moment, side);
                 link.wait_until_killed().await;
                 drop(self.nodes[node].process.lock().take_if(|process| process.link.is_killed()));
                 self.clone().start_after(node, down_ms).await;
