@@ -214,6 +214,11 @@ impl Index {
         self.routes.get_index_of(route).map(|key| LaneKey::try_from(key).unwrap_or(LaneKey::MAX))
     }
 
+    /// Routes that have had a job.
+    pub fn routes(&self) -> impl Iterator<Item = &RouteName> {
+        self.routes.iter()
+    }
+
     pub fn route(&self, slot: u32) -> RouteName {
         self.routes[self.slots.get(slot).lane as usize].clone()
     }

@@ -157,7 +157,7 @@ impl EmbeddedStore {
             index,
             wakes,
             space,
-            readers: Arc::new(Readers::new(path)),
+            readers: Arc::new(Readers::new(path, failure_reason.clone())),
             dir,
             place,
             writer: Mutex::new(Some(writer)),

@@ -173,6 +173,8 @@ impl Writer<'_> {
         self.space.lock().refuse_until_next_reading();
         match load_index(self.file, Vec::new(), &self.random) {
             Ok(index) => {
+                // No listener knows the due times of this index from its last claim.
+                commit.routes_to_wake = index.routes().cloned().collect();
                 *self.index.lock() = index;
                 Err(StoreError::Full("the disk ran full; nothing of this request was kept".to_owned()))
             }

@@ -1,4 +1,7 @@
 //! Read queries, on connections of their own: each sees a snapshot and never blocks the writer.
+//!
+//! A snapshot has what the writer has committed, which may not be on disk for the length of an fsync. Once the store has
+//! failed nothing is answered any more: what was committed last may never get there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,6 +21,7 @@ use crate::disk;
 use crate::rows::{self, DEAD_LETTER_COLUMNS, JOB_COLUMN_COUNT, JOB_COLUMNS, Result};
 use crate::store::EmbeddedStore;
 use crate::store::audit_log::read_job_records;
+use crate::writer::fsync_thread::FailureReason;
 
 /// Connections that are kept open between questions.
 const IDLE_READERS_MAX: usize = 4;
@@ -31,13 +35,14 @@ const SCAN_ROWS_MAX: i64 = 20_000;
 #[derive(Debug)]
 pub struct Readers {
     path: PathBuf,
+    failure_reason: FailureReason,
     /// Absent once the store is closed.
     idle: Mutex<Option<Vec<Connection>>>,
 }
 
 impl Readers {
-    pub fn new(path: PathBuf) -> Self {
-        Readers { path, idle: Mutex::new(Some(Vec::new())) }
+    pub fn new(path: PathBuf, failure_reason: FailureReason) -> Self {
+        Readers { path, failure_reason, idle: Mutex::new(Some(Vec::new())) }
     }
 
     /// Runs a question where blocking is allowed.
@@ -53,7 +58,10 @@ impl Readers {
                 Some(idle) if idle.len() < IDLE_READERS_MAX => idle.push(file),
                 _ => drop(file),
             }
-            answer
+            match readers.failure_reason.get() {
+                Some(why) => Err(StoreError::Broken(why.clone())),
+                None => answer,
+            }
         });
         asked.await.unwrap_or_else(|error| Err(unavailable(error)))
     }

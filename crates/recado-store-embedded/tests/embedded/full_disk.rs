@@ -2,8 +2,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use recado_core::{AttemptResult, Lease, Status, Transition};
+use recado_core::{AttemptResult, Lease, NewJob, RouteName, Status, Transition};
 use recado_store::prelude::*;
 use recado_store::{Extended, Settled, Settlement, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
@@ -68,8 +69,14 @@ fn a_disk_that_another_program_fills_loses_nothing_and_goes_on_when_there_is_roo
         let until = T0.plus(2 * HOUR);
         assert_eq!(store.extend(vec![lease.token], until).await.unwrap(), [Extended::Until(until)]);
 
+        // A job of another route waits, and its listener knows of it.
+        let sms = RouteName::new("sms").unwrap();
+        assert!(accepted(&store.enqueue(vec![NewJob { route: sms.clone(), ..job("text") }]).await));
+        accepted_soon(&store, "after-text").await;
+        let mut waker = store.waker(&sms);
+
         let ballast = dir.join("ballast");
-        let mut acknowledged = vec!["held".to_owned()];
+        let mut acknowledged = vec!["held".to_owned(), "text".to_owned(), "after-text".to_owned()];
         let mut refused: Vec<String> = Vec::new();
         let mut fired = false;
         for round in 0..50 {
@@ -91,6 +98,8 @@ fn a_disk_that_another_program_fills_loses_nothing_and_goes_on_when_there_is_roo
         }
         assert!(fired, "SQLite was never told that the disk is full: nothing was tested");
 
+        let woken = tokio::time::timeout(Duration::from_secs(10), waker.wait()).await;
+        assert!(woken.is_ok(), "the queues were read again, and a listener goes by what it knew before");
         for name in &refused {
             assert!(store.job(&id(name), T0).await.unwrap().is_none(), "{name} was refused and is there");
         }

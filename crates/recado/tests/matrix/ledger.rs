@@ -17,8 +17,10 @@ pub struct Ledger {
     pub cancelled: BTreeSet<String>,
     /// Acknowledged, and then erased, moved to the archive, or forgotten after they were sent. They need not be in the store.
     pub removed: BTreeSet<String>,
-    /// The server had said that they were sent before it was struck: they are not sent again.
+    /// Said to be sent, and a write was acknowledged after that: they are not sent again, whatever strikes.
     pub sent: BTreeSet<String>,
+    /// Said to be sent, and no write was acknowledged since: a power cut may take that back.
+    pub seen_sent: BTreeSet<String>,
     pub unanswered: usize,
 }
 
@@ -61,7 +63,7 @@ impl Account {
         }
         for (id, lives) in &delivered {
             for pair in lives.windows(2) {
-                match pair[0] != pair[1] && !ledger.sent.contains(id) {
+                match pair[0] != pair[1] && !ledger.sent.contains(id) && !ledger.seen_sent.contains(id) {
                     true => account.repeated_after_death += 1,
                     false => {
                         account.faults.push(format!("{id} was sent twice without a cause, by {lives:?}"))

@@ -223,6 +223,8 @@ impl Scene {
         match answer {
             Some((200 | 202, _)) => {
                 ledger.acknowledged.insert(id.to_owned());
+                let Ledger { sent, seen_sent, .. } = &mut *ledger;
+                sent.append(seen_sent);
             }
             Some((422, _)) => {
                 ledger.refused.insert(id.to_owned());
@@ -243,12 +245,12 @@ impl Scene {
         self.until(server, || Some(self.ask("POST", path, body)?.0 < 500));
     }
 
-    /// The state of a job, as far as the server still says it. What is said to be sent is not sent again.
+    /// The state of a job, as far as the server still says it.
     pub fn status(&self, id: &str) -> Option<String> {
         let (_, job) = self.ask("GET", &format!("/v1/jobs/{id}"), &Value::Null)?;
         let status = job["status"].as_str()?.to_owned();
         if status == "sent" {
-            self.ledger.lock().sent.insert(id.to_owned());
+            self.ledger.lock().seen_sent.insert(id.to_owned());
         }
         Some(status)
     }
@@ -314,6 +316,8 @@ impl Template {
         };
         if let Some((image, seed)) = image {
             image.cut_power(&scene.faults.journal(), seed);
+            // Of these the outcome may not have been on disk yet.
+            scene.ledger.lock().seen_sent.clear();
         }
         scene.far_end.lets_go();
         let mut server = scene.serve();
