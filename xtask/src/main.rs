@@ -19,7 +19,8 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test         the inner loop: format, lints, and the tests of units, stores and API
+  test         the inner loop: format, lints, and the tests of units, the reference and embedded stores, engine
+               and API
   ci           everything that must hold before a change lands: set-up, format, lints, tidy, tests
   nightly      what takes longer: the waits of real policies, long kills, chaos, the whole matrix, mutants, fuzzing,
                planted faults, instruction counts

@@ -121,7 +121,7 @@ fn route(config: &RouteConfig, transport: impl Fn(&str) -> Option<Arc<dyn Transp
     }
 }
 
-/// Makes the scenario of a simulation, which opens nothing: the sandbox stands where the simulator puts its providers.
+/// Makes the scenario of a simulation, which opens nothing: the sandbox stands where `recado-simulate` puts its own.
 pub fn scenario(config: &Config, simulated: &RouteConfig, load: Load) -> Scenario {
     Scenario {
         route: route(simulated, |_| Some(Arc::new(Sandbox))),

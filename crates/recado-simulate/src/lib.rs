@@ -1,9 +1,9 @@
 //! Plays a route's jobs through the engine in virtual time, while the provider is down for a part of it.
 //!
 //! The engine is the one that runs in production, with the route as it is configured: policy, classifier, breaker,
-//! rate, concurrency, timeout, turns of companies, time to live, fallback and the providers that take over. Stand-ins
-//! are the provider ([`provider`]), the store (the in-memory reference) and the clock. Jobs, latencies, failures and
-//! jitter come from a seed, so a run can be repeated to the last byte.
+//! rate, concurrency, timeout, turns of companies, time to live, fallback (without its notice) and the providers that
+//! take over. Stand-ins are the provider ([`provider`]), the store (the in-memory reference) and the clock. Jobs,
+//! latencies, failures and jitter come from a seed, so a run can be repeated to the last byte.
 //!
 //! | file | duty |
 //! |---|---|

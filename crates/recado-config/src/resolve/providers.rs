@@ -97,7 +97,7 @@ impl ProviderBuilder<'_> {
             self.scope.fault(key, format!("only transport \"{}\" has this; {advice}", owner.as_str()));
         }
         if self.scope.has("headers") && !matches!(kind, Kind::Http | Kind::Whatsapp) {
-            self.scope.fault("headers", "only transport \"http\" has this; take it out");
+            self.scope.fault("headers", "only transports \"http\" and \"whatsapp\" have this; take it out");
         }
         if self.scope.has("url") && kind == Kind::Webhook {
             self.scope.fault("url", "webhooks go to their endpoints, not to one address; take it out");
