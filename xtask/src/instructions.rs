@@ -1,7 +1,7 @@
 //! Guards the speed of the steps of a job's way by the instructions that they execute, which noise does not disturb.
 //!
 //! `bench/instructions.txt` has the count of each step. A step that executes more than [`TOLERANCE`] more or fewer fails
-//! the check: a slower one is to be mended, a faster one to be written down with `cargo xtask instructions --save`.
+//! the check: a slower one is to be fixed, a faster one to be written down with `cargo xtask instructions --save`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -189,11 +189,11 @@ fn page(dir: &Path, quick: bool) -> Result<String, String> {
     let command = if quick { "cargo xtask proof --quick" } else { "cargo xtask proof" };
     let mut page = format!(
         "# Proof\n\n\
-         Recado is struck while it works: killed at its writes, robbed of its power, starved, lied to, cut off. A ledger \
-         outside of it keeps what callers were told and what the providers received. After each fault and a restart, \
-         nothing acknowledged may be lost, nothing refused may be sent, a duplicate needs a cause from the \
-         [closed list](guarantees.md#when-a-delivery-may-happen-twice), a dead letter a reason, and the audit trail must \
-         verify. Each row asserts that its fault struck.\n\n\
+         Faults are injected while Recado works: kills at its writes, power cuts, missing resources, hostile peers, \
+         network cuts. A ledger outside of it keeps what callers were told and what the providers received. After each \
+         fault and a restart, nothing acknowledged may be lost, nothing refused may be sent, a duplicate needs a cause \
+         from the [closed list](guarantees.md#when-a-delivery-may-happen-twice), a dead letter a reason, and the \
+         audit trail must verify. Each row asserts that its fault struck.\n\n\
          This page is written by `{command}` from what the runs wrote down. `cargo xtask proof --quick` makes a short run of \
          each part but `new-seeds` and `soak` on your machine, in about ten minutes, and `recado doctor --chaos` kills a \
          server on your own disk.\n\n"
@@ -389,9 +389,10 @@ fn broken_promises(path: &Path) -> Result<String, String> {
     if by_seed.is_empty() {
         return Ok(String::new());
     }
-    let mut text = "Seeds of this run that broke a promise, of the product or only of the checker; those that are mended \
-                    since stand below:\n\n| seed | promise |\n|---|---|\n"
-        .to_owned();
+    let mut text =
+        "Seeds of this run that broke a promise, of the product or only of the checker; those that are fixed \
+         since stand below:\n\n| seed | promise |\n|---|---|\n"
+            .to_owned();
     for (seed, promise) in by_seed {
         let _ = writeln!(text, "| {seed} | {promise} |");
     }
@@ -400,11 +401,11 @@ fn broken_promises(path: &Path) -> Result<String, String> {
 
 fn found() -> Result<String, String> {
     let mut text =
-        "## What it found, and when it was mended\n\n| found | by | mended | test |\n|---|---|---|---|\n"
+        "## What it found, and when it was fixed\n\n| found | by | fixed | test |\n|---|---|---|---|\n"
             .to_owned();
     for row in list(FOUND)? {
-        let [found, by, mended, test] = ["found", "by", "mended", "test"].map(|name| word(&row, name));
-        let _ = writeln!(text, "| {found} | {by} | {mended} | `{test}` |");
+        let [found, by, fixed, test] = ["found", "by", "fixed", "test"].map(|name| word(&row, name));
+        let _ = writeln!(text, "| {found} | {by} | {fixed} | `{test}` |");
     }
     Ok(text + "\n")
 }

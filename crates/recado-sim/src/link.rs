@@ -129,8 +129,8 @@ impl LinkState {
         self.condition.lock().dies_at = Some((moment, side));
     }
 
-    /// Takes back a plan to die.
-    pub fn spare(&self) {
+    /// Cancels a planned kill.
+    pub fn cancel_planned_kill(&self) {
         self.condition.lock().dies_at = None;
     }
 

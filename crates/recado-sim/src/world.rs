@@ -364,7 +364,7 @@ impl World {
         for place in 0..self.nodes.len() {
             // One that was to die at a call that never came lives on.
             if let Some(process) = self.nodes[place].process.lock().as_ref() {
-                process.link.spare();
+                process.link.cancel_planned_kill();
             }
             self.clone().start(place).await;
         }

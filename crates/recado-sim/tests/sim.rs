@@ -51,7 +51,7 @@ const REGRESSIONS: [(u64, &str); 10] = [
 ];
 
 #[test]
-fn what_was_found_once_stays_mended() {
+fn regressions_stay_fixed() {
     for (seed, what) in REGRESSIONS {
         let plan = Plan::from_seed(seed);
         let verdict = check(&world::run(&plan), plan.mode == Mode::Liveness);
