@@ -1,4 +1,4 @@
-//! Commands that hold back or let go: providers, routes, tenants, holds, accounts, endpoints; and suggested rules.
+//! Commands that pause, resume and limit: providers, routes, tenants, holds, accounts, endpoints; and suggested rules.
 
 pub mod accounts;
 pub mod endpoints;

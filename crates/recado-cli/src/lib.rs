@@ -52,7 +52,7 @@ EXIT CODES: 0 done, 1 failed, 2 usage.";
 enum Command {
     /// Start the server.
     Serve(local::serve::ServeArgs),
-    /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
+    /// Run a demonstration: engine, dashboard and traffic in one process, with providers that fail on a timetable.
     Demo(local::demo::DemoArgs),
     /// Enqueue one job.
     Send(delivery::send::SendArgs),

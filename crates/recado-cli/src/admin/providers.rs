@@ -130,11 +130,11 @@ fn facts(screen: &mut Screen, provider: &Provider) -> io::Result<()> {
     let (limits, pause) = (&provider.limits, provider.paused.as_ref());
     let breaker = limits.breaker.map(|breaker| {
         let (within, reset) = (about_millis(breaker.within_ms), about_millis(breaker.reset_ms));
-        format!("{} failures in {within}, then {reset} of quiet", breaker.failures)
+        format!("{} failures in {within}, then open for {reset}", breaker.failures)
     });
     let guarded = limits.breaker.map(|_| provider);
     let held_open = guarded.filter(|provider| provider.held_open).map(|_| "until it is closed by hand");
-    let adaptive = if limits.adaptive { ", follows its answers" } else { "" };
+    let adaptive = if limits.adaptive { ", adaptive" } else { "" };
     screen.pairs([
         ("provider", Field::painted(&provider.name, Paint::Strong)),
         ("state", state(provider)),

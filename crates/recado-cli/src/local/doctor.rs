@@ -58,7 +58,7 @@ enum ServerState {
     Silent,
 }
 
-/// A doctor does not wait as long as others.
+/// Timeout of the doctor's requests, shorter than that of other commands.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {

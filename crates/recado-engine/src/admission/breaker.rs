@@ -314,7 +314,7 @@ impl Gate {
         // The node that caused the change tells of it.
         if state() != before {
             let message = match source {
-                Source::BeforeStart => "Circuit breaker as it was before the start",
+                Source::BeforeStart => "Circuit breaker state restored from the store",
                 Source::AnotherNode => "Circuit breaker changed on another node",
             };
             tracing::info!(provider = %provider.name, state = state().as_str(), "{message}");

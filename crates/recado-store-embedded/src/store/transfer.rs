@@ -278,7 +278,9 @@ impl EmbeddedStore {
             }
             tokio::time::sleep(TRUNCATE_TRY_EVERY).await;
         }
-        tracing::warn!("what was forgotten still stands in the log: the file is being read all the time");
+        tracing::warn!(
+            "cannot truncate the database log while it is being read; erased data stays in it for now"
+        );
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ const FSYNC_TIMED: Duration = Duration::from_millis(400);
 /// Fewer durable writes a second than this make a slow server.
 const FSYNC_RATE_LOW: f64 = 50.0;
 
-/// This program was not written before this, nor will it be run after.
+/// Plausible range of the machine's clock.
 const YEARS: [&str; 2] = ["2026-01-01T00:00:00Z", "2100-01-01T00:00:00Z"];
 
 /// Clock and file system may disagree by this much.

@@ -68,7 +68,7 @@ fn f1_a_breaker_that_is_open_stays_open_over_kill_9() {
     let restored = provider(&server, "down");
     assert_eq!((&restored["state"], &restored["since"]), (&json!("OPEN"), &since), "{restored:#}");
     assert!(restored["reason"].as_str().is_some_and(|reason| reason.contains("503")), "{restored:#}");
-    assert_eq!(server.logged("Circuit breaker as it was before the start", 1)[0]["state"], "OPEN");
+    assert_eq!(server.logged("Circuit breaker state restored from the store", 1)[0]["state"], "OPEN");
     assert!(server.log().iter().all(|line| line["message"] != "Circuit breaker changed on another node"));
     let id = server.enqueue(json!({ "route": "down", "companyId": "acme", "data": data("late") }));
     is_parked(&server, &id, "breaker");
