@@ -39,7 +39,7 @@ impl PathValue for String {
     }
 }
 
-/// What cannot be an id is simply not there.
+/// A value that cannot be an id is answered as not found.
 impl PathValue for JobId {
     fn read(text: String) -> ApiResult<Self> {
         JobId::new(text.as_str()).map_err(|_| ApiError::no_such_job(&text))
@@ -69,7 +69,7 @@ impl<T> Deref for InPath<T> {
     }
 }
 
-/// The two parts of the path that vary, as they stand. What is not UTF-8 is the name of nothing.
+/// The two parts of the path that vary, as they stand. A segment that is not UTF-8 matches no resource.
 #[derive(Debug)]
 pub(crate) struct TwoPathSegments(pub String, pub String);
 

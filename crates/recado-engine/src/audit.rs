@@ -93,7 +93,7 @@ struct ArchiveProgress {
     lateness: Lateness,
 }
 
-/// Lateness of the files, measured by the monotonic clock since they were last seen to become whole up to some time.
+/// Lag of the trail's files. It grows by the monotonic clock from the last time that the files made progress.
 #[derive(Debug)]
 struct Lateness {
     /// Absent while nothing is known of them since the start.

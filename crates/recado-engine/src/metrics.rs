@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-/// Returns whose word set the wait before the next try: the policy's, or the provider's, which said for how long.
+/// Returns the source of the retry delay: the policy, or the provider's `Retry-After`.
 pub(crate) fn delay_source(verdict: &Verdict) -> DelaySource {
     let asked = match verdict {
         Verdict::Delivered { .. } => false,

@@ -29,7 +29,7 @@ pub enum LockError {
 pub struct DirLock(File);
 
 impl Drop for DirLock {
-    /// To close the file would not do: a child that was just forked has it, too, until it becomes another program.
+    /// Unlocks explicitly: a forked child keeps the descriptor open until it calls exec.
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
     }

@@ -16,24 +16,25 @@ pub trait Inspect: Send + Sync + std::fmt::Debug + 'static {
 
     async fn job(&self, id: &JobId, now: Timestamp) -> StoreResult<Option<JobView>>;
 
-    /// Newest first.
+    /// Lists jobs, newest first.
     async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> StoreResult<Page<JobView>>;
 
     async fn audit(&self, id: &JobId) -> StoreResult<Vec<AuditEvent>>;
 
     async fn dead_letter(&self, id: &JobId) -> StoreResult<Option<DeadLetter>>;
 
-    /// Newest first, by when each entered the queue: a replay that fails again has never left it.
+    /// Lists dead letters, newest first by the time each entered the queue: a replay that fails again has never left
+    /// it.
     async fn dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> StoreResult<Page<DeadLetter>>;
 
-    /// Those that have been in the queue longest, first of all; none that is replaying.
+    /// Lists the dead letters that have been in the queue longest; none that is replaying.
     async fn oldest_dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetter>>;
 
-    /// Largest group first.
+    /// Counts dead letters by group, largest first.
     async fn dead_letter_groups(
         &self,
         by: GroupBy,

@@ -53,7 +53,7 @@ pub(crate) enum LimitChange {
         max: Option<Duration>,
     },
     /// The clock was set back since this was written.
-    SetBack(Rate),
+    ClockSetBack(Rate),
     /// An operator lifts the quiet.
     Lift,
     /// The quiet began no later than now, and lasts no longer than this from now on.
@@ -74,7 +74,7 @@ impl Replayable for Limit {
             LimitChange::Quiet { until, why, max } => self.quiet_until(*until, why, *max, *at),
             LimitChange::Lift => self.lift_quiet(),
             LimitChange::BoundQuiet(max) => self.bound_quiet(*max, *at),
-            LimitChange::SetBack(rate) => self.clamp_future_times(*rate, *at),
+            LimitChange::ClockSetBack(rate) => self.clamp_future_times(*rate, *at),
         }
         0
     }

@@ -33,13 +33,13 @@ struct HoldSpan {
 }
 
 impl HoldSpan {
-    /// Sees that it is on.
-    fn see_on(&mut self, now: Timestamp) {
+    /// Records that the hold is on at `now`.
+    fn mark_on(&mut self, now: Timestamp) {
         (self.is_on, self.until) = (true, Some(now));
     }
 
-    /// Sees that it is over.
-    fn see_over(&mut self, now: Timestamp) {
+    /// Records that the hold is over at `now`.
+    fn mark_over(&mut self, now: Timestamp) {
         if std::mem::take(&mut self.is_on) {
             self.until = Some(now);
         }
@@ -53,13 +53,13 @@ impl HoldSpan {
 impl Deferrals {
     /// Remembers that the whole lane is held back now.
     pub fn record_held_lane(&self, route: &RouteName, now: Timestamp) {
-        self.lanes.lock().entry(route.clone()).or_default().whole.see_on(now);
+        self.lanes.lock().entry(route.clone()).or_default().whole.mark_on(now);
     }
 
     /// Remembers that the lane is not held back now.
     pub fn record_free_lane(&self, route: &RouteName, now: Timestamp) {
         if let Some(lane) = self.lanes.lock().get_mut(route) {
-            lane.whole.see_over(now);
+            lane.whole.mark_over(now);
         }
     }
 
@@ -73,12 +73,12 @@ impl Deferrals {
         let lane = lanes.entry(route.clone()).or_default();
         for (company, hold) in &mut lane.companies {
             match quotas.get(company) {
-                Some(0) => hold.see_on(now),
-                _ => hold.see_over(now),
+                Some(0) => hold.mark_on(now),
+                _ => hold.mark_over(now),
             }
         }
         for company in held {
-            lane.companies.entry(company.clone()).or_default().see_on(now);
+            lane.companies.entry(company.clone()).or_default().mark_on(now);
         }
         if lane.companies.len() > COMPANIES_KEPT_MAX {
             lane.companies.retain(|_, hold| hold.is_on);

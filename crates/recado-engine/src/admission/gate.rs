@@ -44,7 +44,7 @@ pub(super) const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// Quiet time after a reached limit whose answer names no `Retry-After`.
 pub(super) const QUIET_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Stands before all providers: every delivery of this process asks here first.
+/// Decides for every delivery of this process whether it may start.
 #[derive(Debug)]
 pub struct Gate {
     pub(crate) env: Arc<Environment>,
@@ -99,12 +99,12 @@ impl Reservation {
         self.granted
     }
 
-    /// Starts a delivery of this job on one of the slots, unless its company or its receiver has no slot left or is
-    /// held.
+    /// Starts a delivery of this job on one of the slots, if one is left, unless its company or its receiver has none
+    /// left or is held.
     pub fn start(&mut self, job: &Job, receiver: Option<ReceiverId>) -> Result<Permit, NotStarted> {
         let sent_at = self.gate.env.now();
         if self.started == self.granted {
-            return Err(NotStarted::CompanyBusy);
+            return Err(NotStarted::NoSlot);
         }
         let company = &job.company;
         if let Some(id) = &receiver {
@@ -158,6 +158,9 @@ impl Drop for Reservation {
 /// The reason why a delivery that was granted a slot does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotStarted {
+    /// The reservation has no slot left.
+    NoSlot,
+    /// The company has all the slots that it may have.
     CompanyBusy,
     Receiver(ReceiverWait),
 }
@@ -443,7 +446,7 @@ impl Gate {
         if let Some(rate) = provider.terms.rate
             && provider.limit.read(|limit| limit.has_future_times(rate, now))
         {
-            self.change_limit(&provider.limit, LimitChange::SetBack(rate), now);
+            self.change_limit(&provider.limit, LimitChange::ClockSetBack(rate), now);
         }
         self.bound_quiet(&provider.limit, provider.longest_wait, now);
     }

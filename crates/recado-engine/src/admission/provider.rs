@@ -162,7 +162,7 @@ struct CompanyState {
 }
 
 impl CompanyState {
-    /// Nothing would be lost by forgetting it: the next to ask about it finds the same.
+    /// Returns true if it equals a fresh entry, so that it can be dropped from memory.
     fn is_at_rest(&self, now: Timestamp) -> bool {
         self.running == 0
             && !self.limit.has_pending_writes()
@@ -440,7 +440,7 @@ impl Quotas {
         });
         self.bound(company, quota, free_at);
         self.corrections
-            .extend(rate.filter(|_| is_ahead).map(|rate| (shared.clone(), LimitChange::SetBack(rate))));
+            .extend(rate.filter(|_| is_ahead).map(|rate| (shared.clone(), LimitChange::ClockSetBack(rate))));
     }
 }
 

@@ -241,7 +241,7 @@ impl Attempts {
         let reserving = self.gate.reserve(&target.provider, 1, SlotOwner::ThisProcess, route.hold_max());
         let mut reservation = reserving.await?;
         let permit = reservation.start(job, target.receiver_of(job)).map_err(|why| match why {
-            NotStarted::CompanyBusy => Refusal::without_end(RefusalReason::CompanyBusy),
+            NotStarted::NoSlot | NotStarted::CompanyBusy => Refusal::without_end(RefusalReason::CompanyBusy),
             NotStarted::Receiver(ReceiverWait::Busy { .. }) => Refusal::without_end(RefusalReason::Busy),
             NotStarted::Receiver(ReceiverWait::Held { quiet, .. }) => {
                 Refusal { why: RefusalReason::Quiet(quiet.reason), until: Some(quiet.until) }

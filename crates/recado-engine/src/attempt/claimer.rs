@@ -1,9 +1,10 @@
-//! One loop a route: as many leases as its provider admits, a delivery for each.
+//! Claims as many jobs of a route as its provider admits, and starts a delivery for each.
 //!
 //! It asks the provider first and claims second, so what may not go out stays in its lane. What it claimed it takes
 //! from the rates before it sends it; a job whose rate another node used up is released. It sleeps until the
-//! store wakes it, until the next job is due, until the provider or a tenant is free again, whichever comes first; it
-//! never polls. A route with several providers asks them in order.
+//! store wakes it, until the next job is due, until the provider or a tenant is free again, whichever comes first. It
+//! polls only during a ramp, while a company's slots are taken, while its view is stale, and after it was refused a
+//! probe. A route with several providers asks them in order.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -165,7 +166,7 @@ impl Attempts {
         for lease in leases {
             match reservation.start(&lease.job, target.receiver_of(&lease.job)) {
                 Ok(permit) => starting.push((lease, permit)),
-                Err(NotStarted::CompanyBusy) => back.push(lease),
+                Err(NotStarted::NoSlot | NotStarted::CompanyBusy) => back.push(lease),
                 Err(NotStarted::Receiver(wait)) => self.postpone_for_receiver(lease, wait),
             }
         }

@@ -56,8 +56,8 @@ const TEXT_MAX_BYTES: usize = 64 << 10;
 pub(super) enum ArchiveRound {
     /// There may be more. The last one that was copied happened then.
     Copied { up_to: Timestamp },
-    /// The files have all that there is.
-    Even,
+    /// The files have every record.
+    UpToDate,
     /// Another node archives.
     NotOurs,
 }
@@ -73,7 +73,7 @@ pub(crate) async fn run(trail: Arc<AuditTrail>, terms: TrailTerms) {
                 true => Duration::ZERO,
                 false => rest(began.elapsed(), now.since(up_to)),
             },
-            Ok(ArchiveRound::Even) => {
+            Ok(ArchiveRound::UpToDate) => {
                 duties.run(&trail, &terms).await;
                 LOOK_EVERY
             }
@@ -106,7 +106,7 @@ impl AuditTrail {
         loop {
             match self.archive_round(&mut writer, terms).await {
                 Ok(ArchiveRound::Copied { .. }) => {}
-                Ok(ArchiveRound::Even) => break,
+                Ok(ArchiveRound::UpToDate) => break,
                 Ok(ArchiveRound::NotOurs) => return,
                 Err(error) => {
                     tracing::warn!(%error, "Cannot write the audit trail; its records stay in the store for the next start");
@@ -132,7 +132,7 @@ impl AuditTrail {
         let round = self.copy_batch(writer, terms, began).await?;
         let reach = match round {
             ArchiveRound::Copied { up_to } => Reach::Here { whole_until: up_to },
-            ArchiveRound::Even => Reach::Here { whole_until: began },
+            ArchiveRound::UpToDate => Reach::Here { whole_until: began },
             ArchiveRound::NotOurs => {
                 *writer = None;
                 Reach::Elsewhere
@@ -191,7 +191,7 @@ impl AuditTrail {
             *writer = Some(files);
             // A process before this one copied what it could not mark any more.
             let ours = lease.state.archived == marked || self.mark(&mut lease, began).await?;
-            return Ok(if ours { ArchiveRound::Even } else { ArchiveRound::NotOurs });
+            return Ok(if ours { ArchiveRound::UpToDate } else { ArchiveRound::NotOurs });
         }
         let now = self.env.now();
         let (files, appended) = on_files(files, move |trail| trail.append(&entries, now)).await?;
@@ -201,7 +201,7 @@ impl AuditTrail {
         if !self.mark(&mut lease, more.unwrap_or(began)).await? {
             return Ok(ArchiveRound::NotOurs);
         }
-        Ok(more.map_or(ArchiveRound::Even, |up_to| ArchiveRound::Copied { up_to }))
+        Ok(more.map_or(ArchiveRound::UpToDate, |up_to| ArchiveRound::Copied { up_to }))
     }
 
     /// Warns of records that were archived and are not in these files: they were removed, or are in another node's.
@@ -282,7 +282,7 @@ async fn open(terms: &TrailTerms, store: Box<str>) -> Result<Files, TrailError> 
     Ok(Files { trail, store })
 }
 
-/// Duties of now and then, while there is nothing to copy.
+/// Periodic work while there is nothing to copy: trimming, expired months.
 #[derive(Debug, Default)]
 struct Duties {
     trimmed_at: Option<Instant>,

@@ -102,7 +102,7 @@ impl AuditTrail {
         loop {
             match self.archive_round(&mut writer, terms).await? {
                 ArchiveRound::Copied { .. } => {}
-                ArchiveRound::Even => break,
+                ArchiveRound::UpToDate => break,
                 ArchiveRound::NotOurs => return Err(TrailError::CutOff.into()),
             }
         }

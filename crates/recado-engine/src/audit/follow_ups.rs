@@ -23,7 +23,7 @@ pub(super) type FoundJobs = Vec<(JobId, Status)>;
 /// Jobs that are looked through at a time: they come with their payloads.
 const PAGE_JOBS: usize = 100;
 
-/// In which a job still has its payload beside itself. A dead one's is in its dead letter.
+/// Statuses of jobs that hold their payload themselves; the payload of a dead job is in its dead letter.
 const WITH_PAYLOAD: [Status; 4] = [Status::Scheduled, Status::Queued, Status::Retrying, Status::Delivering];
 
 /// Returns true when the job tells of an event. No caller's job has such an id.

@@ -50,9 +50,9 @@ pub struct Suggestions {
     pub read_until: Option<Timestamp>,
 }
 
-/// The right to read the trail for suggestions, kept by whatever still reads, and the news that its caller is gone.
+/// The lock on reading the trail for suggestions, and a token that is cancelled when the caller hangs up.
 #[derive(Clone, Debug)]
-struct Turn {
+struct SuggestionRun {
     _one_at_a_time: Arc<OwnedMutexGuard<()>>,
     gone: CancellationToken,
 }
@@ -84,13 +84,13 @@ impl AuditTrail {
         since: Timestamp,
     ) -> Result<Suggestions, TrailError> {
         let one_at_a_time = self.suggesting.clone().try_lock_owned().map_err(|_| TrailError::Busy)?;
-        let turn = Turn { _one_at_a_time: Arc::new(one_at_a_time), gone: CancellationToken::new() };
-        let _gone_with_caller = turn.gone.clone().drop_guard();
+        let run = SuggestionRun { _one_at_a_time: Arc::new(one_at_a_time), gone: CancellationToken::new() };
+        let _gone_with_caller = run.gone.clone().drop_guard();
         // Records of the second pass that the first did not see would count for the rules and not for the errors.
         let until = Some(self.env.now());
         let query = Query { since: Some(since), until, order: Order::OldestFirst, ..Query::default() };
         let (history, pass) =
-            self.fold(&turn, &query, route, ErrorHistory::default(), ErrorHistory::record).await?;
+            self.fold(&run, &query, route, ErrorHistory::default(), ErrorHistory::record).await?;
         let (mut trials, mut examples) = (RuleTrials::default(), HashMap::new());
         for candidate in history.candidates(|error| self.class_today(error)).into_iter().take(RULES_MAX) {
             let Some(today) = self.env.routes.get(candidate.error.route.as_str()) else { continue };
@@ -100,7 +100,7 @@ impl AuditTrail {
                 trials.add(candidate, rule, &today.classifier);
             }
         }
-        let (trials, _) = self.fold(&turn, &query, route, trials, RuleTrials::record).await?;
+        let (trials, _) = self.fold(&run, &query, route, trials, RuleTrials::record).await?;
         let mut found = Vec::new();
         for (candidate, rule, effect) in trials.sound() {
             let example = examples.remove(&candidate.error.fingerprint).flatten();
@@ -144,7 +144,7 @@ impl AuditTrail {
     /// store has.
     async fn fold<T: Send + 'static>(
         &self,
-        turn: &Turn,
+        run: &SuggestionRun,
         query: &Query,
         route: Option<&RouteName>,
         mut state: T,
@@ -155,12 +155,12 @@ impl AuditTrail {
         let (dir, files_query, split) = (terms.dir.clone(), query.clone(), walk.end);
         let only: Option<Box<str>> = route.map(|route| route.as_str().into());
         let is_asked_for = move |event: &AuditEvent| only.as_deref().is_none_or(|only| *event.route == *only);
-        let (of_files, turn) = (is_asked_for.clone(), turn.clone());
+        let (of_files, run) = (is_asked_for.clone(), run.clone());
         let (state, mut pass) = off_thread(move || {
             let mut pass = Pass::default();
             if dir.is_dir() {
                 recado_audit::walk(&dir, &files_query, |record| {
-                    if record.sequence > split || turn.gone.is_cancelled() {
+                    if record.sequence > split || run.gone.is_cancelled() {
                         return ControlFlow::Break(());
                     }
                     let event = record.event();

@@ -116,7 +116,7 @@ async fn archive_batch(
     Ok(if over > wanted as u64 { Duration::ZERO } else { LOOK_EVERY })
 }
 
-/// Once an hour is enough; nodes that share a store tell of the same event.
+/// Reports, at most once an hour, that the archive cannot be written; nodes that share a store send the same event.
 async fn tell_of_failure(dlq: &DeadLetters, error: &io::Error, told: &mut Option<i64>, now: Timestamp) {
     let (max, hour) = (dlq.terms.max_size, now.as_millis() / 3_600_000);
     if told.replace(hour) == Some(hour) {

@@ -60,7 +60,7 @@ pub(crate) async fn run(dlq: Arc<DeadLetters>) {
     }
 }
 
-/// Replays what is due of one route; how many.
+/// Replays the due entries of one route and returns their number.
 async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Result<u64> {
     let rested = dlq.env.now().as_millis() - i64::try_from(terms.after.as_millis()).unwrap_or(i64::MAX);
     let filter = DeadLetterFilter {

@@ -27,7 +27,7 @@ use crate::shared::entry::{read_entry, version_of};
 use crate::shared::leader::{LeaderLease, LeaderState, LeaderTerms, LeaseWatch};
 
 pub(crate) const NAMESPACE: Namespace = Namespace::new("alerts");
-/// Key of the entry. It is stored, so it keeps its first name.
+/// Key of the entry. Stored in data directories: do not change it.
 const KEY: &str = "rung";
 
 /// Time between two measurements, unless configured otherwise.

@@ -153,7 +153,7 @@ async fn while_the_files_cannot_be_written_the_store_keeps_everything() {
 async fn a_mark_that_could_not_be_written_makes_no_record_come_twice() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let store = Arc::new(FaultyStore::around(given.store.clone()));
-    // The right to archive is written down; then the mark of the first bite, and the one after, are not.
+    // The right to archive is written down; then the mark of the first batch, and the one after, are not.
     store.fail(Verb::KvWrite, 1, 2, StoreError::Unavailable("gone".to_owned()));
     let engine = Engine::start(parts(&given, store.clone(), &["ok"], dir.path()));
     tokio::task::yield_now().await;

@@ -38,9 +38,10 @@ pub async fn trim(store: &TestStore, up_to: u64, before: Timestamp, forgotten_be
     let mut gone = 0;
     for part in 0..store.0.audit_parts() {
         for _ in 0..1_000 {
-            let bite = store.0.trim_audit(AuditTrim { part, up_to, before, forgotten_before }).await.unwrap();
-            gone += bite;
-            if bite == 0 {
+            let batch =
+                store.0.trim_audit(AuditTrim { part, up_to, before, forgotten_before }).await.unwrap();
+            gone += batch;
+            if batch == 0 {
                 break;
             }
         }
@@ -288,10 +289,10 @@ pub async fn t14_many_records_of_one_call_are_read_bite_by_bite(home: &mut dyn H
     let (mut read, mut after) = (Vec::new(), 0);
     loop {
         let span = AuditSpan { part: 0, after, newest_first: false };
-        let bite = store.0.audit_records(span, 9).await.unwrap();
-        let Some(last) = bite.last() else { break };
+        let batch = store.0.audit_records(span, 9).await.unwrap();
+        let Some(last) = batch.last() else { break };
         after = last.number;
-        read.extend(bite);
+        read.extend(batch);
     }
     assert_eq!(read, on_record(&store).await);
     let events = read.iter().map(|record| record.event.clone());

@@ -192,12 +192,12 @@ pub async fn thousands_of_entries_are_pruned_bite_by_bite(home: &mut dyn Home) {
     store.0.kv_write(entries, T0).await.unwrap();
     let mut removed = 0;
     for _ in 0..1_000 {
-        let bite = store.0.prune(ENDED_KEPT, T0).await.unwrap();
-        removed += bite.kv_entries;
-        if !bite.more {
+        let batch = store.0.prune(ENDED_KEPT, T0).await.unwrap();
+        removed += batch.kv_entries;
+        if !batch.more {
             break;
         }
-        assert!(bite.kv_entries > 0, "there is more, and none of it was taken");
+        assert!(batch.kv_entries > 0, "there is more, and none of it was taken");
     }
     assert_eq!(removed, 2_500);
 }

@@ -26,15 +26,15 @@ fn at_most(ended_max_count: u64) -> Retention {
 async fn prune(store: &TestStore, retention: Retention, now: Timestamp) -> Pruned {
     let mut all = Pruned::default();
     for _ in 0..1_000 {
-        let bite = store.0.prune(retention.clone(), now).await.unwrap();
-        all.ended += bite.ended;
-        all.dead_letters += bite.dead_letters;
-        all.kv_entries += bite.kv_entries;
-        if !bite.more {
+        let batch = store.0.prune(retention.clone(), now).await.unwrap();
+        all.ended += batch.ended;
+        all.dead_letters += batch.dead_letters;
+        all.kv_entries += batch.kv_entries;
+        if !batch.more {
             return all;
         }
     }
-    panic!("a thousand bites and still more: {all:?}");
+    panic!("a thousand batches and still more: {all:?}");
 }
 
 /// Delivers one job of each name, a second apart.

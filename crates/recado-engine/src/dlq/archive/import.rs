@@ -19,8 +19,8 @@ use crate::shared::entry::{EntryKey, write_of};
 /// Lines that one import takes to the store at a time.
 const IMPORT_ENTRIES: usize = 100;
 
-/// Lines that were imported, by their digest. Each archiving or export of an entry writes a line of its own, so a
-/// line that came back once has had its chance: what became of it since is for people to know and not for a file.
+/// Lines that were imported, by their digest. Each archiving or export of an entry writes a line of its own, so each
+/// line is imported at most once.
 pub const NAMESPACE: Namespace = Namespace::new("imports");
 
 /// As long as an audit trail is kept.

@@ -109,7 +109,7 @@ impl LineWriter {
     }
 }
 
-/// Hashes a member, blind to layout and to order: tools like `jq` may have taken the line through their hands.
+/// Hashes a member, independent of layout and order, because tools like `jq` may have rewritten the line.
 fn member_hash(name: &str, value: &Payload) -> u128 {
     // A number out of range, which older versions took, is known by its text.
     let of_text = |_| BodyHash(digest_of(&[name, value.as_str()]));
@@ -156,14 +156,14 @@ impl LineReader<'_> {
 /// Reads a line back, or says what is wrong with it.
 pub fn read(line: &str) -> Result<Read, String> {
     let members = serde_json::from_str(line).map_err(|error: serde_json::Error| match error.is_data() {
-        true => STRANGER.to_owned(),
+        true => UNKNOWN_KIND.to_owned(),
         false => format!("is not JSON at column {}", error.column()),
     })?;
     let line = LineReader { line, members };
     let (kind, version) = (line.required::<Box<str>>("recado"), line.required::<u32>("version"));
     let version = match (kind, version) {
         (Ok(kind), Ok(version)) if &*kind == KIND => version,
-        _ => return Err(STRANGER.to_owned()),
+        _ => return Err(UNKNOWN_KIND.to_owned()),
     };
     if !(1..=VERSION).contains(&version) {
         return Err(format!(
@@ -181,8 +181,8 @@ pub fn read(line: &str) -> Result<Read, String> {
 }
 
 /// The fault of a line that does not name its kind.
-const STRANGER: &str = "is neither an archived nor an exported dead letter: it has no `recado` and `version` that say \
-    so; import a file of the dlq-archive directory, or what `recado dlq export` wrote";
+const UNKNOWN_KIND: &str = "is neither an archived nor an exported dead letter: it has no `recado` and `version` that \
+    say so; import a file of the dlq-archive directory, or what `recado dlq export` wrote";
 
 fn wrong(what: &str) -> String {
     format!("has {what}; take the line as it was written")

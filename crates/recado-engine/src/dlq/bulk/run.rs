@@ -1,7 +1,7 @@
 //! Works bulk acts off, one chunk after another, as many at a time as their pace allows.
 //!
-//! choose → write down → deal → count. If the process dies before the entry is written, nothing was touched; if it dies
-//! after, the next one deals with the same entries, and finds on their trails which of them were done.
+//! choose → write down → process → count. If the process dies before the entry is written, nothing was touched; if it
+//! dies after, the next one deals with the same entries, and finds on their trails which of them were done.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const HELD_FOR: Duration = Duration::from_secs(15);
 
 /// Progress is saved at least this often while entries are processed.
-const KEPT_EVERY: Duration = Duration::from_secs(1);
+const SAVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Progress is saved at least this often while a canary is waited for.
-const KEPT_ANYWAY_EVERY: Duration = Duration::from_secs(5);
+const SAVE_WHILE_WAITING_EVERY: Duration = Duration::from_secs(5);
 
 /// Entries are taken on in chunks of about this time, so that they share commits.
 const CHUNK_TIME: Duration = Duration::from_millis(50);
@@ -161,7 +161,7 @@ impl Runner {
         if hand_is_empty && let BulkStep::Over = self.choose(size).await? {
             return Ok(BulkStep::Over);
         }
-        let took = self.deal().await?;
+        let took = self.process_in_hand().await?;
         if self.canary_is(CanaryState::Starting) && (self.canary_left() == 0 || self.bulk().walk.walked) {
             let began = self.bulk().canary.as_ref().is_some_and(|canary| !canary.job_ids.is_empty());
             self.set_canary(if began { CanaryState::Waiting } else { CanaryState::Delivered });
@@ -174,7 +174,7 @@ impl Runner {
     async fn pace(&mut self, next_at: Instant) -> Result<BulkStep, StoreError> {
         loop {
             let woken = self.wait(next_at.saturating_duration_since(Instant::now())).await;
-            if (woken || self.lease.unsaved_for() >= KEPT_EVERY)
+            if (woken || self.lease.unsaved_for() >= SAVE_EVERY)
                 && let BulkStep::Over = self.save().await?
             {
                 return Ok(BulkStep::Over);
@@ -226,9 +226,9 @@ impl Runner {
         if walk.in_hand.is_empty() { Ok(BulkStep::GoOn) } else { self.save().await }
     }
 
-    /// Deals with what is in hand; how many that were. All of them are counted, or none yet.
-    async fn deal(&mut self) -> Result<usize, StoreError> {
-        let fates = join_all(self.lease.state.walk.in_hand.iter().map(|id| self.deal_with(id))).await;
+    /// Processes the entries in hand and returns their number. On an error none of them is counted.
+    async fn process_in_hand(&mut self) -> Result<usize, StoreError> {
+        let fates = join_all(self.lease.state.walk.in_hand.iter().map(|id| self.process_entry(id))).await;
         let fates = fates.into_iter().collect::<Result<Vec<_>, _>>()?;
         let hand = std::mem::take(&mut self.lease.state.walk.in_hand);
         for (id, went) in hand.iter().zip(fates) {
@@ -237,7 +237,7 @@ impl Runner {
         Ok(hand.len())
     }
 
-    async fn deal_with(&self, id: &JobId) -> Result<EntryResult, StoreError> {
+    async fn process_entry(&self, id: &JobId) -> Result<EntryResult, StoreError> {
         let filter = self.bulk().filter.filter(self.bulk().started_at);
         let entry = self.dlq.store.dead_letter(id).await?;
         let went = match entry.filter(|entry| is_dead(entry) && filter.matches(entry)) {
@@ -263,7 +263,7 @@ impl Runner {
         Ok(trail.iter().any(names_us))
     }
 
-    /// The next entries that are chosen; moves on behind them.
+    /// Returns the next chosen entries and advances the walk past them.
     async fn next_entries(&mut self, size: usize) -> Result<Vec<DeadLetter>, StoreError> {
         let (store, Bulk { filter, started_at, walk, .. }) = (&self.dlq.store, &mut self.lease.state);
         let (ids, filter) = (&filter.job_ids, filter.filter(*started_at));
@@ -283,7 +283,7 @@ impl Runner {
         Ok(entries)
     }
 
-    /// Tried again for as long as the store cannot take it: an entry must not be passed over for that.
+    /// Replays or discards one entry, retrying until the store takes it: no entry may be skipped.
     async fn act(&self, entry: &DeadLetter) -> Result<EntryResult, StoreError> {
         let bulk = self.bulk();
         let (words, actor, id) = (bulk.words_of_record(), bulk.actor.as_deref(), Some(&*bulk.id));
@@ -366,7 +366,7 @@ impl Runner {
             canary.waiting_for = waiting_for;
             changed
         });
-        if told == Some(true) || self.lease.unsaved_for() >= KEPT_ANYWAY_EVERY {
+        if told == Some(true) || self.lease.unsaved_for() >= SAVE_WHILE_WAITING_EVERY {
             return self.save().await;
         }
         if self.wait(CANARY_LOOK).await { self.save().await } else { Ok(BulkStep::GoOn) }
