@@ -176,6 +176,15 @@ fn run_part(part: &Part, dir: &Path, length: &str, build: &[&str]) -> Outcome {
     keep(&about_path(dir, part), format!("{about:#}\n").as_bytes())
 }
 
+/// Checks that the page shows the kept results and lists.
+pub fn check(faults: &mut Vec<String>) {
+    match page(&root().join(RUNS), false) {
+        Ok(wanted) if std::fs::read_to_string(root().join(PAGE)).is_ok_and(|page| page == wanted) => {}
+        Ok(_) => faults.push(format!("{PAGE} is out of date; run `cargo xtask proof --page`")),
+        Err(why) => faults.push(why),
+    }
+}
+
 fn keep(path: &Path, text: &[u8]) -> Outcome {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -193,7 +202,7 @@ fn page(dir: &Path, quick: bool) -> Result<String, String> {
          network cuts. A ledger outside of it keeps what callers were told and what the providers received. After each \
          fault and a restart, nothing acknowledged may be lost, nothing refused may be sent, a duplicate needs a cause \
          from the [closed list](guarantees.md#when-a-delivery-may-happen-twice), a dead letter a reason, and the \
-         audit trail must verify. Each row asserts that its fault struck.\n\n\
+         audit trail must verify. Each row asserts that its fault fired.\n\n\
          This page is written by `{command}` from what the runs wrote down. `cargo xtask proof --quick` makes a short run of \
          each part but `new-seeds` and `soak` on your machine, in about ten minutes, and `recado doctor --chaos` kills a \
          server on your own disk.\n\n"
@@ -298,7 +307,7 @@ fn sum(rows: &[Value]) -> String {
     }
     let all = |name| rows.iter().map(|row| number(row, name)).sum::<u64>();
     format!(
-        "\n## In sum\n\n| rows | runs | faults that struck | acknowledged | lost | lost by Redis | duplicates |\n\
+        "\n## In sum\n\n| rows | runs | faults fired | acknowledged | lost | lost by Redis | duplicates |\n\
          |---|---|---|---|---|---|---|\n| {} | {} | {} | {} | **{}** | {} | {} |\n\n\
          A Redis that does not force each write to disk loses its last ones in a crash, and each answer of Recado says so \
          (`durability`). The rows that take them away assert that nothing older was lost.\n\n",
@@ -313,7 +322,7 @@ fn sum(rows: &[Value]) -> String {
 }
 
 fn matrix(rows: &[Value]) -> String {
-    let mut text = "## The matrix\n\n| fault | operation | runs | struck | acknowledged | lost | duplicates | seed | test |\n\
+    let mut text = "## The matrix\n\n| fault | operation | runs | fired | acknowledged | lost | duplicates | seed | test |\n\
                     |---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     let mut rows: Vec<_> = rows.iter().collect();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Outcome, cargo, licences, mutants, output, planted, requirements, rooms, root};
+use crate::{Outcome, cargo, licences, mutants, output, planted, proof, requirements, rooms, root};
 
 /// Crates of the workspace that each one may depend on, without the `recado-` of their names. Arrows point inwards.
 const ALLOWED: &[(&str, &str)] = &[
@@ -73,6 +73,7 @@ pub fn run() -> Outcome {
     requirements::check(&mut faults)?;
     mutants::check(&mut faults);
     planted::check(&mut faults);
+    proof::check(&mut faults);
     if faults.is_empty() {
         println!("tidy");
         return Ok(());
