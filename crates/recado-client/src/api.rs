@@ -127,7 +127,9 @@ calls! {
     pause_provider(name: &str, request: &PauseRequest) -> Provider {
         POST ["v1", "providers", name, "pause"] IfUnsent, request
     }
-    resume_provider(name: &str) -> Provider { POST ["v1", "providers", name, "resume"] IfUnsent }
+    resume_provider(name: &str, request: &PauseRequest) -> Provider {
+        POST ["v1", "providers", name, "resume"] IfUnsent, request
+    }
     /// Asks whether the caller's own code may call a provider now; a no is an answer, too. After a yes,
     /// report the result by [`Client::report_success`] or [`Client::report_failure`].
     permit(name: &str) -> Permit { POST ["v1", "providers", name, "permit"] IfUnsent }

@@ -29,7 +29,7 @@ use marks::{End, Mark, is_same_store};
 use queue::Queue;
 use trail::Unarchived;
 
-pub use marks::{InMove, in_move};
+pub use marks::{InMove, MOVES, in_move, in_move_by};
 
 /// Jobs that are carried at a time.
 const LOAD_JOBS: usize = 1_000;

@@ -270,7 +270,8 @@ pub fn host() -> String {
 }
 
 /// The place of the jobs, in words that show no password.
-fn place(config: &Config) -> String {
+/// Names the store of a configuration, without its password.
+pub fn place(config: &Config) -> String {
     match &config.redis {
         Some(options) => options.name(),
         None => config.settings.store.data_dir.display().to_string(),

@@ -34,4 +34,5 @@ mod writer;
 
 pub use disk::{LockError, lock_holder};
 pub use schema::{FILE_NAME, FORMAT_VERSION};
+pub use store::key_value::peek_entries;
 pub use store::{EmbeddedOptions, EmbeddedStore, OpenError};

@@ -169,15 +169,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 /// is.
 pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
     connection.busy_timeout(BUSY_WAIT_MAX)?;
-    let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
-    let missing = match version {
-        0 if objects == 0 && application == 0 => &STEPS[..],
-        _ if application != APPLICATION_ID => return Err(SchemaError::Foreign(application)),
-        1..=FORMAT_VERSION => &STEPS[version as usize..],
-        later => return Err(SchemaError::TooNew(later)),
-    };
+    let missing = &STEPS[read_version(connection)?..];
     configure(connection)?;
     if !missing.is_empty() {
         connection.execute_batch(&format!(
@@ -187,4 +179,17 @@ pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
     }
     connection.execute_batch(INDEXES)?;
     Ok(())
+}
+
+/// Reads the format of a file that is ours; 0 if it is empty.
+pub fn read_version(connection: &Connection) -> Result<usize, SchemaError> {
+    let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+    match version {
+        0 if objects == 0 && application == 0 => Ok(0),
+        _ if application != APPLICATION_ID => Err(SchemaError::Foreign(application)),
+        1..=FORMAT_VERSION => Ok(version as usize),
+        later => Err(SchemaError::TooNew(later)),
+    }
 }

@@ -63,6 +63,12 @@ pub(crate) async fn check(link: &Link, root: &Root, partitions: u16) -> Result<F
     read_version(&found.unwrap_or(new), partitions)
 }
 
+/// Checks the format of an existing store, and writes nothing.
+pub(crate) async fn peek(link: &Link, root: &Root, partitions: u16) -> Result<(), OpenError> {
+    let found: Option<String> = link.command(redis::cmd("GET").arg(root.key("format"))).await?;
+    found.map_or(Ok(()), |found| read_version(&found, partitions).map(drop))
+}
+
 /// Reads the number of partitions of an existing store, and writes nothing.
 pub async fn found_partitions(link: &Link, root: &Root) -> Result<Option<u16>, OpenError> {
     let found: Option<String> = link.command(redis::cmd("GET").arg(root.key("format"))).await?;

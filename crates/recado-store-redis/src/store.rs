@@ -18,6 +18,7 @@ use crate::scripts::Scripts;
 use crate::verbs::batcher::Batcher;
 use crate::verbs::claim::Claims;
 use crate::verbs::enqueue::Intake;
+use crate::verbs::key_value::KV_PART;
 use crate::verbs::settle::HeadCache;
 use crate::wakeups::Wakeups;
 
@@ -75,7 +76,7 @@ impl RedisStore {
             claims: Claims::default(),
             random,
             orphan_grace: OrphanGrace::new(partitions, options.orphan_grace, options.timeout),
-            kv_root: Root::of(&options.prefix, "notes"),
+            kv_root: Root::of(&options.prefix, KV_PART),
             format_changed: OnceLock::new(),
             enqueues: Batcher::default(),
             settles: Batcher::default(),

@@ -355,7 +355,7 @@ async fn f3_a_permit_needs_no_body_and_an_open_breaker_is_an_answer() {
     assert!(paused.paused.is_some());
     let refused = client.permit("sandbox").await.unwrap();
     assert!(!refused.permitted && refused.reason.unwrap().starts_with("paused"));
-    assert!(client.resume_provider("sandbox").await.unwrap().paused.is_none());
+    assert!(client.resume_provider("sandbox", &PauseRequest::default()).await.unwrap().paused.is_none());
     assert!(client.permit("sandbox").await.unwrap().permitted);
     server.stop().await;
 }

@@ -32,7 +32,7 @@ pub enum ProvidersCommand {
     Pause(PauseArgs),
     /// Resume a paused provider.
     #[command(after_help = "EXAMPLES:\n  recado providers resume smtp-main")]
-    Resume(ProviderArgs),
+    Resume(PauseArgs),
 }
 
 #[derive(Debug, Args)]
@@ -80,8 +80,9 @@ pub async fn run(args: OrList<ProvidersCommand, AskArgs>, screen: &mut Screen) -
             let request = PauseRequest { reason };
             ask.show(screen, &ask.client()?.pause_provider(&name, &request).await?, facts)
         }
-        ProvidersCommand::Resume(ProviderArgs { name, ask }) => {
-            ask.show(screen, &ask.client()?.resume_provider(&name).await?, facts)
+        ProvidersCommand::Resume(PauseArgs { name, reason, ask }) => {
+            let request = PauseRequest { reason };
+            ask.show(screen, &ask.client()?.resume_provider(&name, &request).await?, facts)
         }
     }
 }

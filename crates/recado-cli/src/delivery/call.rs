@@ -14,7 +14,8 @@ use crate::{AskArgs, Done, data, duration, millis};
 #[command(after_help = "\
 EXAMPLES:
   recado call openai --company acme --data @question.json --timeout 20s
-  recado call instagram --company acme --data '{\"method\":\"GET\",\"path\":\"/insights\"}' --cache-key insights
+  recado call instagram --company acme --data '{\"method\":\"GET\",\"path\":\"/insights\"}' \\
+      --cache-key insights
 
 Prints the provider's answer; where it fails, its last good one under the same key, and says so.")]
 #[command(mut_arg("json", |arg| arg.help("Print JSON: the answer and everything about it")))]

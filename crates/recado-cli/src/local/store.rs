@@ -25,9 +25,11 @@ EXAMPLES:
   recado store migrate --from ./recado-data --to redis://127.0.0.1:6379
   recado store migrate --from redis://127.0.0.1:6379 --to ./recado-data-new
   recado store migrate --from ./recado-data --to redis://127.0.0.1:6379 --abort
-  recado store migrate --from redis://127.0.0.1:6379 --from-prefix recado --to redis://127.0.0.1:6379 --prefix recado-12 --partitions 12
+  recado store migrate --from redis://127.0.0.1:6379 --from-prefix recado \\
+      --to redis://127.0.0.1:6379 --prefix recado-12 --partitions 12
 
-Stop every server on both stores before. Until the move is complete, neither store can be served; then serve the
+Let workers report on their leases, then stop every server on both stores: leases do not move. A job that was leased is
+delivered again from the target under the same key, and a report on its old lease is refused (409). Until the move is complete, neither store can be served; then serve the
 target. The source keeps its data. Repeat the command to continue an interrupted move. --abort cancels a move that is not
 complete: serve the source again, and empty the target before you use it again.
 

@@ -14,13 +14,13 @@
 //! something keeps its own, and is not served until it has been emptied.
 
 use recado_core::{Payload, Timestamp};
-use recado_store::{Fence, KvWrite, KvWritten, Namespace, Store, StoreError};
+use recado_store::{Fence, KvEntry, KvWrite, KvWritten, Namespace, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::{MoveError, Side};
 
 /// The marks of moves that a store has.
-const MOVES: Namespace = Namespace::new("moves");
+pub const MOVES: Namespace = Namespace::new("moves");
 
 /// The end of a move that a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +59,15 @@ impl Mark {
 
 /// The mark of a store as this end of a move, with its version.
 async fn read(store: &dyn Store, end: End, now: Timestamp) -> Result<Option<(Mark, u64)>, StoreError> {
-    let Some(entry) = store.kv_get(MOVES, end.names().0, now).await? else { return Ok(None) };
-    let unreadable = |_| {
+    let entry = store.kv_get(MOVES, end.names().0, now).await?;
+    entry.map(|entry| Ok((parse(&entry)?, entry.version))).transpose()
+}
+
+fn parse(entry: &KvEntry) -> Result<Mark, StoreError> {
+    entry.value.parse().map_err(|_| {
         let words = "the mark of a move cannot be read; was it written by a newer version?";
         StoreError::Unavailable(words.to_owned())
-    };
-    Ok(Some((entry.value.parse().map_err(unreadable)?, entry.version)))
+    })
 }
 
 impl Side<'_> {
@@ -145,12 +148,18 @@ fn command(from: &str, to: &str) -> String {
 
 /// The move that keeps a store from being served, if there is one.
 pub async fn in_move(store: &dyn Store, now: Timestamp) -> Result<Option<InMove>, StoreError> {
-    if let Some((mark, _)) = read(store, End::Source, now).await? {
+    in_move_by(&store.kv_list(MOVES, now).await?)
+}
+
+/// The same, by the entries of [`MOVES`].
+pub fn in_move_by(entries: &[KvEntry]) -> Result<Option<InMove>, StoreError> {
+    let mark = |end: End| entries.iter().find(|entry| &*entry.key == end.names().0).map(parse).transpose();
+    if let Some(mark) = mark(End::Source)? {
         let end = if mark.done { InMove::MovedTo } else { InMove::MovingTo };
         return Ok(Some(end(mark.store)));
     }
-    let target = read(store, End::Target, now).await?;
-    Ok(target.filter(|(mark, _)| !mark.done).map(|(mark, _)| InMove::FilledFrom(mark.store)))
+    let target = mark(End::Target)?;
+    Ok(target.filter(|mark| !mark.done).map(|mark| InMove::FilledFrom(mark.store)))
 }
 
 /// Returns true when two names mean the same store: paths may be written in several ways.

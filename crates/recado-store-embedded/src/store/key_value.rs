@@ -3,6 +3,7 @@
 //! They are deliberately absent from the index: nothing is scheduled by them, and the file finds one by its key.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use async_trait::async_trait;
 use recado_core::checksum::sum_of;
@@ -11,7 +12,9 @@ use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreResult
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::rows::{self, Result};
-use crate::store::EmbeddedStore;
+use crate::schema::{self, FILE_NAME};
+use crate::store::inspect::open_reader;
+use crate::store::{EmbeddedStore, OpenError};
 use crate::writer::apply::{PRUNE_ROWS_MAX, WriteTransaction};
 use crate::writer::request::RequestKind;
 
@@ -79,6 +82,27 @@ fn read_entry(file: &Connection, namespace: Namespace, key: &str, now: Timestamp
         .query_row(params![namespace.as_str(), now.as_millis(), key], |row| parse_entry(row, namespace))
         .optional()
         .map(Option::flatten)
+}
+
+/// Reads a namespace of the store in this directory, which need not be open, and changes nothing. Empty where there is
+/// no store.
+pub fn peek_entries(dir: &Path, namespace: Namespace) -> std::result::Result<Vec<KvEntry>, OpenError> {
+    let path = dir.join(FILE_NAME);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let peek = || {
+        let file = open_reader(&path)?;
+        // The first version had no such table.
+        if schema::read_version(&file)? < 2 {
+            return Ok(Vec::new());
+        }
+        let mut select =
+            file.prepare("SELECT key, value, version, expiresAt, NULL FROM notes WHERE shelf = ?1")?;
+        let found = select.query_map([namespace.as_str()], |row| parse_entry(row, namespace))?;
+        Ok(found.filter_map(Result::transpose).collect::<Result<_>>()?)
+    };
+    peek().map_err(|error| OpenError::Schema { path: path.clone(), error })
 }
 
 #[async_trait]

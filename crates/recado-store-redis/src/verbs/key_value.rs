@@ -8,9 +8,14 @@ use recado_core::{Payload, Timestamp};
 use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreResult, Waker};
 
 use crate::codec::bytes::Reader;
+use crate::codec::keys::Root;
 use crate::codec::record::json;
-use crate::link::ScriptCall;
+use crate::format;
+use crate::link::{Link, OpenError, RedisOptions, ScriptCall};
 use crate::store::RedisStore;
+
+/// The part of the keys that key-value entries have.
+pub const KV_PART: &str = "notes";
 
 /// Writes at most in one call: no other client is served while a script runs.
 const CALL_WRITES_MAX: usize = 500;
@@ -32,23 +37,14 @@ impl KeyValue for RedisStore {
 
     async fn kv_get(&self, namespace: Namespace, key: &str, now: Timestamp) -> StoreResult<Option<KvEntry>> {
         let mut command = redis::cmd("HGET");
-        command.arg(self.namespace_key(namespace)).arg(key);
+        command.arg(namespace_key(&self.kv_root, namespace)).arg(key);
         let found: Option<Vec<u8>> = self.link.command(&command).await?;
         let entry = found.and_then(|value| read_or_report(namespace, key, &value));
         Ok(entry.filter(|entry| entry.is_there(now)))
     }
 
     async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> StoreResult<Vec<KvEntry>> {
-        let mut command = redis::cmd("HGETALL");
-        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
-            self.link.command(command.arg(self.namespace_key(namespace))).await?;
-        let mut entries = Vec::with_capacity(pairs.len());
-        for (key, value) in pairs {
-            let entry = read_or_report(namespace, &String::from_utf8_lossy(&key), &value);
-            entries.extend(entry.filter(|entry| entry.is_there(now)));
-        }
-        entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        Ok(entries)
+        read_entries(&self.link, &self.kv_root, namespace, now).await
     }
 
     async fn kv_versions(&self, namespaces: &[Namespace]) -> StoreResult<Vec<Option<u64>>> {
@@ -85,9 +81,39 @@ impl RedisStore {
         self.link.run(self.call_on_kv(&self.scripts.kv_prune).arg(now.as_millis()).arg(max)).await
     }
 
-    fn namespace_key(&self, namespace: Namespace) -> Vec<u8> {
-        self.kv_root.key(&format!("shelf:{}", namespace.as_str()))
+    /// Reads a namespace of the store, which need not be open, and changes nothing. An error where the store could not be
+    /// opened with these options.
+    pub async fn peek_entries(
+        link: &Link,
+        options: &RedisOptions,
+        namespace: Namespace,
+        now: Timestamp,
+    ) -> Result<Vec<KvEntry>, OpenError> {
+        let root = Root::of(&options.prefix, KV_PART);
+        format::peek(link, &root, options.partitions).await?;
+        Ok(read_entries(link, &root, namespace, now).await?)
     }
+}
+
+fn namespace_key(root: &Root, namespace: Namespace) -> Vec<u8> {
+    root.key(&format!("shelf:{}", namespace.as_str()))
+}
+
+async fn read_entries(
+    link: &Link,
+    root: &Root,
+    namespace: Namespace,
+    now: Timestamp,
+) -> StoreResult<Vec<KvEntry>> {
+    let mut command = redis::cmd("HGETALL");
+    let pairs: Vec<(Vec<u8>, Vec<u8>)> = link.command(command.arg(namespace_key(root, namespace))).await?;
+    let mut entries = Vec::with_capacity(pairs.len());
+    for (key, value) in pairs {
+        let entry = read_or_report(namespace, &String::from_utf8_lossy(&key), &value);
+        entries.extend(entry.filter(|entry| entry.is_there(now)));
+    }
+    entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    Ok(entries)
 }
 
 fn push_write(write: &KvWrite, call: &mut ScriptCall<'_>) -> StoreResult<()> {

@@ -73,6 +73,11 @@ fn every_command_has_help_with_examples() {
     for command in COMMANDS {
         let help = place.run(&[command, &["--help"]].concat()).done();
         assert!(help.contains("EXAMPLES:"), "recado {} --help:\n{help}", command.join(" "));
+        let wrapped = help.lines().zip(help.lines().skip(1)).find(|(line, next)| {
+            let has_description = line.trim_start().contains("   ");
+            line.starts_with("  recado ") && !has_description && !next.is_empty() && !next.starts_with("  ")
+        });
+        assert_eq!(wrapped, None, "an example of recado {} cannot be pasted", command.join(" "));
     }
 }
 
@@ -142,7 +147,7 @@ fn a_paused_provider_says_so_and_so_does_the_job_that_waits_for_it() {
     assert_eq!((&sandbox["state"], &sandbox["parked"]), (&json!("CLOSED"), &json!(1)));
     let table = server.run(&place, &["providers"]).done();
     assert!(table.contains("sandbox") && table.contains("paused"), "{table}");
-    server.run(&place, &["providers", "resume", "sandbox"]).done();
+    server.run(&place, &["providers", "resume", "sandbox", "--reason", "paid"]).done();
     assert!(!server.run(&place, &["providers", "show", "sandbox"]).done().contains("invoice open"));
     assert!(server.run(&place, &["providers", "show", "unknown"]).failed_with(1).contains("(not_found)"));
     place.run(&["providers", "open", "sandbox"]).failed_with(2);

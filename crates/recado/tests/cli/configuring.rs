@@ -185,6 +185,19 @@ fn doctor_finds_what_is_wrong_and_says_how_to_mend_it() {
 }
 
 #[test]
+fn doctor_sees_a_store_that_cannot_be_read() {
+    let place = Place::with("[server]\nlisten = \"127.0.0.1:0\"\n");
+    std::fs::create_dir(place.path().join("recado-data")).expect("a directory");
+    place.write(
+        "recado-data/recado.db",
+        "no database, but long enough to have the header of one: ".repeat(99).as_str(),
+    );
+    let said = place.run(&["doctor", "--url", "http://127.0.0.1:9"]);
+    assert_eq!(said.code, 1, "{}", said.out);
+    assert!(said.out.contains("✗ store: cannot use") && said.out.contains("not a database"), "{}", said.out);
+}
+
+#[test]
 fn doctor_sees_that_the_audit_trail_cannot_be_written() {
     let place = Place::with("[server]\nlisten = \"127.0.0.1:0\"\n[audit]\ndir = \"trail\"\n");
     place.write("trail", "a file where a directory should be");

@@ -162,7 +162,16 @@ fn refusal(place: &Place, store: &[&str]) -> Option<String> {
         server.kill().expect("SIGKILL");
     }
     let output = server.wait_with_output().expect("what it said");
-    (!is_ready).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    if is_ready {
+        return None;
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let looked = place.run(&[&["doctor", "--url", "http://127.0.0.1:9"], store].concat());
+    let fix = said.trim_start_matches("error: ").trim_start_matches("cannot open the store: ");
+    let fix = fix.lines().next().unwrap_or_default();
+    let sees_it = looked.code == 1 && looked.out.contains("✗ store") && looked.out.contains(fix);
+    assert!(sees_it, "the doctor does not see it: {said}\n{}", looked.out);
+    Some(said)
 }
 
 fn all_jobs(server: &Server) -> Vec<String> {

@@ -290,7 +290,12 @@ fn state(bulk: &Bulk) -> Field {
 }
 
 fn progress(bulk: &Bulk) -> Field {
-    Field::from(format_args!("{} of {}", bulk.progress.done, bulk.progress.total))
+    let progress = &bulk.progress;
+    let skipped = match progress.skipped {
+        0 => String::new(),
+        count => format!(", {count} skipped"),
+    };
+    Field::from(format_args!("{} of {}{skipped}", progress.done, progress.total))
 }
 
 fn show(screen: &mut Screen, bulk: &Bulk) -> io::Result<()> {
@@ -306,7 +311,6 @@ fn show(screen: &mut Screen, bulk: &Bulk) -> io::Result<()> {
         ("act", Field::from(word_of(bulk.act))),
         ("state", state(bulk)),
         ("done", progress(bulk)),
-        ("skipped", if_not_zero(bulk.progress.skipped)),
         ("failed", if_not_zero(bulk.progress.failed).with_paint(Paint::Bad)),
         ("left", if_not_zero(bulk.progress.left)),
         ("canary", Field::if_any(canary)),

@@ -12,6 +12,8 @@ use recado_config::units::about_size;
 use recado_config::{Config, Inputs};
 use recado_core::Timestamp;
 use recado_core::words::counted;
+use recado_server::migrate::{InMove, MOVES, in_move_by};
+use recado_server::serve::place;
 use recado_store_redis::check::{Finding, bad, good, note};
 use recado_wire::alerts::Alert;
 use recado_wire::health::{Health, Ready};
@@ -23,6 +25,9 @@ const FSYNC_TIMED: Duration = Duration::from_millis(400);
 
 /// Fewer durable writes a second than this make a slow server.
 const FSYNC_RATE_LOW: f64 = 50.0;
+
+/// More durable writes a second than this, one after the other, no disk makes: less than 10 µs each.
+const FSYNC_RATE_HIGH: f64 = 100_000.0;
 
 /// Plausible range of the machine's clock.
 const YEARS: [&str; 2] = ["2026-01-01T00:00:00Z", "2100-01-01T00:00:00Z"];
@@ -61,6 +66,23 @@ fn readable_by_others(file: &str) -> Option<Finding> {
     })
 }
 
+/// The store itself, if `serve` would refuse it: it cannot be read, has an unknown format, or is an end of a move.
+pub fn store(name: &str, in_move: Result<Option<InMove>, String>) -> Option<Finding> {
+    const UNREADABLE: &str =
+        "the server will not start on it: do what the message says, or put a backup in its place";
+    const IN_MOVE: &str = "it is one end of a move between stores; the server will not start on it";
+    match in_move {
+        Ok(in_move) => in_move.map(|in_move| bad("store", IN_MOVE, in_move.refusal(name))),
+        Err(error) => Some(bad("store", error, UNREADABLE)),
+    }
+}
+
+/// The move that keeps the store in this directory from being served.
+fn in_move(dir: &Path) -> Result<Option<InMove>, String> {
+    let entries = recado_store_embedded::peek_entries(dir, MOVES).map_err(|error| error.to_string())?;
+    in_move_by(&entries).map_err(|error| error.to_string())
+}
+
 /// The directory, who has it, how much room there is and how fast it is.
 pub fn data_dir(config: &Config, server: ServerState, now: Timestamp) -> Vec<Finding> {
     let dir = &config.settings.store.data_dir;
@@ -95,6 +117,7 @@ pub fn data_dir(config: &Config, server: ServerState, now: Timestamp) -> Vec<Fin
             format!("look at process {holder}; end it before starting another, or give --url if it listens elsewhere"),
         ),
     });
+    findings.extend(store(&place(config), in_move(dir)));
     findings.push(room(&there, config));
     findings.push(speed(&rate));
     if rate.skew > SKEW_MAX {
@@ -171,7 +194,11 @@ struct Rate {
 
 fn speed(rate: &Rate) -> Finding {
     let found = format!("{:.0} durable writes a second, one after the other", rate.per_second);
-    if rate.per_second < FSYNC_RATE_LOW {
+    if rate.per_second > FSYNC_RATE_HIGH {
+        let fix = "no disk is that fast: this one is memory, or it ignores fsync, and a power cut takes jobs that were \
+                   acknowledged; name a directory on a real disk with --data-dir";
+        note("disk speed", found, fix)
+    } else if rate.per_second < FSYNC_RATE_LOW {
         let fix = "jobs that arrive together share a write, yet a faster disk would help";
         note("disk speed", found, fix)
     } else {

@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use recado_core::Random;
 use recado_engine::{Clock, SystemClock};
+use recado_server::migrate::{MOVES, in_move_by};
+use recado_store_redis::RedisStore;
 use recado_store_redis::check::{Checkup, Finding, bad, good, note};
 use recado_store_redis::link::{Link, OpenError, RedisOptions, Target};
+
+use super::checks;
 
 /// Answers that are timed.
 const ANSWERS_TIMED: u32 = 20;
@@ -28,6 +32,12 @@ pub async fn look_at(options: &RedisOptions) -> Vec<Finding> {
     findings.extend(checkup.findings());
     // What is unfit is told above; there is nothing more to learn from it.
     if let Ok(link) = Link::open(options, random).await {
+        let marks = RedisStore::peek_entries(&link, options, MOVES, SystemClock.now()).await;
+        let in_move = match marks {
+            Ok(marks) => in_move_by(&marks).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        findings.extend(checks::store(&options.name(), in_move));
         findings.push(speed(&link).await);
         findings.extend(skew(&link));
     }
