@@ -328,13 +328,7 @@ pub fn decide_after_crash(
         "{} let its lease on attempt {} run out; the provider may have taken the job",
         lost.worker, lost.attempt
     );
-    let failure = Failure::of_engine(Class::Unknown, EngineCode::LeaseLost, &words, "recado/lease-lost");
-    let mut attempt =
-        with_failure(Attempt::ended(lost.attempt, lost.claimed_at, now, AttemptResult::Lost), &failure);
-    attempt.result = AttemptResult::Lost;
-    attempt.replays = job.progress.replays;
-    // A job that is pinned goes to no other provider, whichever one its lane was claimed for.
-    attempt.provider = job.pin().and_then(|pin| pin.provider).or_else(|| lost.provider.clone());
+    let (attempt, failure) = lost_attempt(job, lost, &words, now);
     if crashes >= terms.crashes_max {
         let in_a_row = if crashes == 1 { "once".to_owned() } else { format!("{crashes} times in a row") };
         let words = format!("poison: the process that delivered it vanished {in_a_row}; {words}");
@@ -359,6 +353,20 @@ pub fn decide_after_crash(
         .backoff(pause, at)
         .reason("Given back without spending an attempt".to_owned());
     (Transition::Release { at, lost: Some(attempt) }, audit)
+}
+
+/// Makes the attempt of a lease whose holder vanished or was stopped; `words` say which.
+pub fn lost_attempt(job: &Job, lost: &LostLease, words: &str, now: Timestamp) -> (Attempt, Failure) {
+    let failure = Failure::of_engine(Class::Unknown, EngineCode::LeaseLost, words, "recado/lease-lost");
+    let attempt = Attempt::ended(lost.attempt, lost.claimed_at, now, AttemptResult::Lost);
+    let attempt = Attempt {
+        result: AttemptResult::Lost,
+        replays: job.progress.replays,
+        // A job that is pinned goes to no other provider, whichever one its lane was claimed for.
+        provider: job.pin().and_then(|pin| pin.provider).or_else(|| lost.provider.clone()),
+        ..with_failure(attempt, &failure)
+    };
+    (attempt, failure)
 }
 
 fn with_failure(attempt: Attempt, failure: &Failure) -> Attempt {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use recado_core::payload::digest_of;
 use recado_core::words::counted;
 use recado_core::{
-    Attempt, AttemptResult, AuditEvent, AuditKind, BodyHash, Damage, DeadLetter, Lease, Timestamp, Transition,
+    AuditEvent, AuditKind, BodyHash, Damage, DeadLetter, Lease, LostLease, Timestamp, Transition, decide,
 };
 use recado_engine::dlq::bulk;
 use recado_engine::duties::nodes;
@@ -360,12 +360,21 @@ impl<'a> Run<'a> {
                 return Ok(ended);
             }
             let settlements = leases.iter().map(|lease| {
-                let claimed_at = lease.lost.as_ref().map_or(now, |lost| lost.claimed_at);
-                let mut lost = Attempt::ended(lease.attempt, claimed_at, now, AttemptResult::Lost);
-                lost.provider = lease.lost.as_ref().and_then(|lost| lost.provider.clone());
-                lost.replays = lease.job.progress.replays;
+                let unknown = || LostLease {
+                    attempt: lease.attempt,
+                    claimed_at: now,
+                    worker: "a server".into(),
+                    provider: None,
+                };
+                let holder = lease.lost.clone().unwrap_or_else(unknown);
+                let words = format!(
+                    "the store was moved while {} had the job on attempt {}; the provider may have taken it",
+                    holder.worker, holder.attempt
+                );
+                let (lost, failure) = decide::lost_attempt(&lease.job, &holder, &words, now);
                 let audit = AuditEvent::about(&lease.job, AuditKind::LeaseLost, now)
-                    .attempt(lease.attempt)
+                    .failure(&failure)
+                    .attempt(holder.attempt)
                     .reason("Moved to another store while it was being delivered".to_owned());
                 Settlement {
                     token: lease.token,
