@@ -256,8 +256,8 @@ pub fn read_policy(name: &str, text: &str, usual: &Policy) -> Result<Policy, Fau
     let table = tree::parse(&source).map_err(|list| Faults::new(source.clone(), list))?;
     let checker = Checker::new(table);
     if !checker.has("policy") {
-        let message =
-            "is no policy; write it in braces, such as { base = \"5s\", max_attempts = 8 }".to_owned();
+        let message = "this is not a policy; write it in braces, such as { base = \"5s\", max_attempts = 8 }"
+            .to_owned();
         let place = Place::file(0..source.text.len());
         return Err(Faults::new(source, vec![Fault { place, path: String::new(), message }]));
     }

@@ -36,7 +36,7 @@ million at once take 1.7 GB.")]
 pub struct SimulateArgs {
     /// The route.
     route: String,
-    /// Jobs that arrive, such as 50/s, 30/min or 1000/h: up to 10000/s, and a million in all.
+    /// Jobs that arrive, such as 50/s, 30/min or 1000/h: 0.001/s to 10000/s, and a million in all.
     #[arg(long, default_value = "50/s", value_name = "RATE", value_parser = rate)]
     rate: f64,
     /// Number of companies, 1 to 10000.

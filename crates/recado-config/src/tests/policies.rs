@@ -32,7 +32,7 @@ fn its_faults_are_named_like_those_of_a_file() {
     assert!(said("{ base = ").contains("this is not TOML"));
     for none in ["", "[1]", "max_attempts = 3"] {
         let faults = said(none);
-        assert!(faults.contains("is no policy") && faults.contains(" --> --policy:1:1"), "{faults}");
+        assert!(faults.contains("this is not a policy") && faults.contains(" --> --policy:1:1"), "{faults}");
     }
     assert!(said("policy = { base = \"1s\" }\ntimeout = \"5s\"").contains("there is no key `timeout`"));
 }
