@@ -118,8 +118,8 @@ impl AuditTrail {
         Some(own.map_or(error.class, |rule| rule.class))
     }
 
-    /// Makes the skeleton of an error, which holds nothing personal. Only the payloads of its jobs tell what is personal, so
-    /// jobs that are forgotten show nothing.
+    /// Makes the skeleton of an error, which holds nothing personal. Only its jobs tell what is personal, so jobs that are
+    /// forgotten show nothing.
     async fn skeleton(&self, error: &ErrorCounts) -> Result<Skeleton, TrailError> {
         let mut kept = Vec::new();
         for example in &error.examples {
@@ -132,6 +132,8 @@ impl AuditTrail {
             .iter()
             .map(|(job, fault): &(Job, Fault)| Answer {
                 company: job.company.as_str(),
+                user_id: job.user_id.as_deref(),
+                correlation_id: job.correlation_id.as_deref(),
                 data: &job.data,
                 speaker: self.env.routes.speaker(job),
                 text: &fault.text,

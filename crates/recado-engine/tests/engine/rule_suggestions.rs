@@ -107,3 +107,19 @@ async fn g24_words_of_the_payload_are_in_no_suggestion() {
     let found = after_six("Wilhelmina", r#"{"name":"Wilhelmina","note":"was said the far end"}"#, 6).await;
     assert!(found.is_empty(), "nothing is left to make a rule of: {found:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn g24_the_user_and_the_correlation_id_are_in_no_suggestion() {
+    let (given, dir) = (Given::new(), TempDir::new().unwrap());
+    let engine = archiving(&given, &["SAID_ODD"], dir.path());
+    for id in 0..6 {
+        let known = submission(&format!("job-{id}"));
+        let company_id = format!("company-{id}");
+        let (user_id, correlation_id) = (Some("said".into()), Some("far-away".into()));
+        submit(&engine, Submission { company_id, user_id, correlation_id, ..known }).await;
+    }
+    for id in 0..6 {
+        given.until(&format!("job-{id}"), Status::Failed).await;
+    }
+    assert!(suggested(&engine).await.found.is_empty(), "`said the far end`: nothing is left of it");
+}

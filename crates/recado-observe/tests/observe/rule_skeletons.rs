@@ -13,7 +13,14 @@ fn shown(code: Option<&str>, jobs: &[(String, Value, String)]) -> Skeleton {
     let answers: Vec<_> = jobs
         .iter()
         .zip(&payloads)
-        .map(|((company, _, text), data)| Answer { company, data, speaker: Speaker::Provider, text })
+        .map(|((company, _, text), data)| Answer {
+            company,
+            user_id: Some("fulano"),
+            correlation_id: Some("exame-hemograma-17"),
+            data,
+            speaker: Speaker::Provider,
+            text,
+        })
         .collect();
     Skeleton::of(code, &answers)
 }
@@ -24,7 +31,7 @@ fn six(data: &Value, text: &str) -> Vec<(String, Value, String)> {
         .map(|nth| {
             let mut data = data.clone();
             data["to"] = json!(format!("person{nth}@example.com"));
-            (format!("company-{nth}"), data, text.replace('*', &nth.to_string()))
+            (format!("company-1{nth}"), data, text.replace('*', &nth.to_string()))
         })
         .collect()
 }
@@ -48,6 +55,7 @@ fn words_about_the_error_are_shown_and_the_rest_is_left_out() {
             Some("… error … message … Invalid parameter … code …"),
         ),
         ("call (11) 98765-4321 or +55 11 98765 4321", Some("call"), Some("call … or …")),
+        ("cannot reach db.internal.corp, try later.", Some("cannot reach"), Some("cannot reach … try later")),
         ("XXX 12 @x", None, None),
         ("", None, None),
     ] {
@@ -71,6 +79,19 @@ fn one_recipient_or_one_company_shows_the_code_alone() {
     let delivered: Vec<_> = (0..6).map(|nth| (nth.to_string(), Value::Null, said.to_owned())).collect();
     assert_eq!(shown(Some("E_GONE"), &delivered), code_alone, "payloads are gone");
     assert_eq!(shown(Some("E_GONE"), &six(&json!({}), said)).text.as_deref(), Some(said));
+}
+
+#[test]
+fn g24_the_user_the_company_and_the_correlation_id_are_left_out() {
+    for (said, text, example) in [
+        ("account of fulano closed by user", Some("closed by user"), Some("account of … closed by user")),
+        ("tenant company over limit", Some("over limit"), Some("tenant … over limit")),
+        ("duplicate of HEMOGRAMA, later", Some("duplicate of"), Some("duplicate of … later")),
+    ] {
+        let skeleton = shown(Some("FULANO_BLOCKED"), &six(&json!({}), said));
+        let expected = Skeleton { code: None, text: text.map(Into::into), example: example.map(Into::into) };
+        assert_eq!(skeleton, expected, "{said}");
+    }
 }
 
 #[test]

@@ -71,7 +71,14 @@ fn skeleton(error: &ErrorCounts, data: &Payload) -> Skeleton {
     let said: Vec<_> = faults.iter().map(answer).collect();
     let answers: Vec<_> = said
         .iter()
-        .map(|(company, text)| Answer { company, data, speaker: Speaker::Provider, text })
+        .map(|(company, text)| Answer {
+            company,
+            user_id: None,
+            correlation_id: None,
+            data,
+            speaker: Speaker::Provider,
+            text,
+        })
         .collect();
     Skeleton::of(error.code.as_deref(), &answers)
 }
