@@ -24,7 +24,7 @@ use indexmap::IndexMap;
 use indexmap::map::Entry;
 use recado_core::classify::{NO_RULE, recall};
 use recado_core::dead_letter::fingerprint;
-use recado_core::{AuditEvent, AuditKind, Class, Fault, JobId, Reason, RouteName};
+use recado_core::{AuditEvent, AuditKind, Blame, Class, Classifier, Fault, JobId, Reason, RouteName, Rule};
 
 pub use candidate::{Candidate, RuleText, route_tables};
 use job_tracker::{JobTracker, job_key};
@@ -76,6 +76,19 @@ pub struct Example {
 }
 
 impl ErrorCounts {
+    /// Returns the operator's rule that decides it today. `None` where a built-in rule does, or none.
+    pub fn own_rule_of<'c>(&self, today: &'c Classifier) -> Option<&'c Rule> {
+        let example = self.examples.first()?;
+        let fault = recall(self.code.as_deref(), example.reason.as_str())?;
+        today.own.iter().find(|rule| rule.when.holds(&fault))
+    }
+
+    /// Returns the blame that the error gets today. The trail does not keep it, but the name of the rule that gave it.
+    fn blame_by(&self, today: &Classifier) -> Blame {
+        let built_in = || today.rules.iter().find(|rule| rule.name == *self.rule);
+        self.own_rule_of(today).or_else(built_in).map_or(self.class.usual_blame(), |rule| rule.blame)
+    }
+
     /// Keeps a job as an example while there is room. A job of a further company takes the place of one whose company
     /// has another example.
     fn add_example(&mut self, example: Example) {

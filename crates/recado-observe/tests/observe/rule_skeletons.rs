@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use recado_core::redact::Speaker;
-use recado_core::{Class, Payload, RouteName};
+use recado_core::{Blame, Class, Payload, RouteName};
 use recado_observe::rule_suggestions::{Answer, RuleText, Skeleton};
 use serde_json::{Value, json};
 
@@ -204,7 +204,8 @@ proptest! {
         let jobs = if is_shared { six(&data, &text) } else { vec![("acme".to_owned(), data, text.clone()); 6] };
         for code in [Some("E_PLAN"), Some(&*said[0]), Some(&*text), None] {
             let Skeleton { code, text, example } = shown(code, &jobs);
-            let rule = RuleText { route: RouteName::new("r").unwrap(), code, text, class: Class::Permanent };
+            let (class, blame) = (Class::Permanent, Blame::Message);
+            let rule = RuleText { route: RouteName::new("r").unwrap(), code, text, class, blame };
             let all = without_accents(&format!("{} {example:?}", rule.toml()).to_lowercase());
             let known = format!("{before} {after} classify code text permanent some e_plan");
             for part in values.iter().chain(&said).flat_map(|value| parts(value)) {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use recado_core::classify::recall;
 use recado_core::redact::Speaker;
-use recado_core::{AuditEvent, AuditKind, Class, Fault, Payload, rules};
+use recado_core::{AuditEvent, AuditKind, Blame, Class, Classifier, Fault, Payload, rules};
 use recado_observe::rule_suggestions::{
     Answer, Candidate, Effect, ErrorCounts, ErrorHistory, JOBS_MIN, RuleText, RuleTrials, Skeleton,
     route_tables,
@@ -85,11 +85,15 @@ fn skeleton(error: &ErrorCounts, data: &Payload) -> Skeleton {
 
 /// Suggests as if no job had data.
 fn suggest(records: &[AuditEvent]) -> Vec<(Candidate, RuleText, Effect)> {
-    let (today, mut trials) = (rules::named("general").unwrap(), RuleTrials::default());
+    suggest_beside(&rules::named("general").unwrap(), records)
+}
+
+fn suggest_beside(today: &Classifier, records: &[AuditEvent]) -> Vec<(Candidate, RuleText, Effect)> {
+    let mut trials = RuleTrials::default();
     let nothing = Payload::new("{}").unwrap();
     for candidate in candidates(records) {
-        let rule = candidate.rule(&skeleton(&candidate.error, &nothing)).unwrap();
-        trials.add(candidate, rule, &today);
+        let rule = candidate.rule(&skeleton(&candidate.error, &nothing), today).unwrap();
+        trials.add(candidate, rule, today);
     }
     records.iter().for_each(|event| trials.record(event));
     trials.sound()
@@ -134,6 +138,39 @@ fn g24_a_permanent_error_whose_replays_arrive_is_suggested_as_transient() {
 }
 
 #[test]
+fn g24_a_suggested_line_keeps_the_blame_of_today() {
+    let written = |found: &[(Candidate, RuleText, Effect)]| {
+        let [(_, rule, _)] = found else { panic!("{found:?}") };
+        let line = rule.toml();
+        let entry = line.split(", as = ").nth(1).unwrap().trim_end_matches(" }]").to_owned();
+        (entry, rule.compile().blame)
+    };
+    let replays_arrive = |error| written(&suggest(&jobs(6, |job| replayed(job, error, Some(false)))));
+    let [message, credential] = [
+        (r#""transient", blame = "message""#.to_owned(), Blame::Message),
+        (r#""transient", blame = "credential""#.to_owned(), Blame::Credential),
+    ];
+    assert_eq!(replays_arrive(("470", "come back another day")), message);
+    assert_eq!(replays_arrive(("401", "the key is not active yet")), credential);
+
+    let dies = |error| written(&suggest(&jobs(10, |job| in_vain(job, error))));
+    let permanent = (r#""permanent""#.to_owned(), Blame::Message);
+    assert_eq!(
+        dies(BUSY),
+        permanent,
+        "of the provider today, who cannot be blamed for a message that never passes"
+    );
+    let of_the_account = (r#""permanent", blame = "credential""#.to_owned(), Blame::Credential);
+    assert_eq!(dies(("SendingPaused", "sending is paused")), of_the_account);
+
+    let (records, today) = (jobs(10, |job| in_time(job, ODD)), rules::named("general").unwrap());
+    let own = RuleText { class: Class::Unknown, blame: Blame::Message, ..suggest(&records)[0].1.clone() };
+    let today = today.preceded_by(vec![own.compile()]);
+    assert_eq!(written(&suggest_beside(&today, &records)), message, "an own rule decides before the set");
+    assert_eq!(written(&suggest(&records)), (r#""transient""#.to_owned(), Blame::Provider));
+}
+
+#[test]
 fn a_code_without_words_is_suggested_by_its_code() {
     let records = jobs(6, |job| in_vain(job, ("XQ85", "the provider answered XQ85 and nothing more")));
     let found = suggest(&records);
@@ -148,6 +185,7 @@ fn rules_of_one_route_share_a_table_and_the_narrower_comes_first() {
         code: Some(code.into()),
         text: text.map(Into::into),
         class: Class::Permanent,
+        blame: Blame::Message,
     };
     let rules =
         [rule("email", "554", None), rule("a.b", "1", None), rule("email", "554", Some("account closed"))];

@@ -53,7 +53,7 @@ fn g24_a_suggested_line_pasted_into_the_route_decides_from_then_on() {
     let [gone_line, bare_line, early_line, slow_line] = [
         r#"classify = [{ code = "ACCOUNT_GONE", text = "account was closed by its owner", as = "permanent" }]"#,
         r#"classify = [{ code = "XQ85", as = "permanent" }]"#,
-        r#"classify = [{ code = "550", as = "transient" }]"#,
+        r#"classify = [{ code = "550", as = "transient", blame = "message" }]"#,
         r#"classify = [{ code = "WARMING", as = "transient" }]"#,
     ];
     assert_eq!(
