@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use recado_core::classify::{Condition, Rule};
+use recado_core::classify::{Condition, Rule, recall};
 use recado_core::{Blame, Class, Classifier, RouteName};
 
-use super::{ARRIVED_MAX_PERCENT, CONFIDENCE_MIN, ErrorCounts, JOBS_MIN, Skeleton};
+use super::{ARRIVED_MAX_PERCENT, COMPANIES_MIN, CONFIDENCE_MIN, ErrorCounts, JOBS_MIN, Skeleton};
 
 /// The name of a rule while it is tried: no attempt keeps it.
 pub(super) const TRIAL_NAME: &str = "suggested";
@@ -32,13 +32,29 @@ impl Candidate {
     }
 
     /// The rule for it, of what may be shown, on a route that has this classifier today. `None` where neither code nor
-    /// words are left.
+    /// words are left, and where the code alone would give up too much.
     pub fn rule(&self, skeleton: &Skeleton, today: &Classifier) -> Option<RuleText> {
         let Skeleton { code, text, .. } = skeleton.clone();
         // One word without a code stands in answers about other things, too.
         let text = text.filter(|text| code.is_some() || text.contains(' '));
+        let gives_up_all = text.is_none() && self.suggested == Class::Permanent;
+        if gives_up_all && !(skeleton.is_of_several && self.may_give_up_all(code.as_deref()?, today)) {
+            return None;
+        }
         let (route, class, blame) = (self.error.route.clone(), self.suggested, self.blame(today));
         (code.is_some() || text.is_some()).then_some(RuleText { route, code, text, class, blame })
+    }
+
+    /// Returns true if all jobs with the code may be given up, whatever the answer says: those of several companies died
+    /// of it, and no built-in rule has the code tried again.
+    fn may_give_up_all(&self, code: &str, today: &Classifier) -> bool {
+        let is_retried = |reason: &str| {
+            let fault = recall(Some(code), reason);
+            let rule = fault.and_then(|fault| today.rules.iter().find(|rule| rule.when.holds(&fault)));
+            rule.is_some_and(|rule| rule.class.is_retryable())
+        };
+        let reasons = self.error.examples.iter().map(|example| example.reason.as_str());
+        self.error.companies_in_vain.len() >= COMPANIES_MIN && !reasons.chain([""]).any(is_retried)
     }
 
     /// The blame of today, because how the jobs ended says nothing about it. What no retry mends, though, is not the
@@ -206,11 +222,13 @@ mod tests {
             retried_to_success: 0,
             retried_in_vain: 9,
             in_vain_amid_deliveries: 9,
+            companies_in_vain: Vec::new(),
             examples: Vec::new(),
         };
         let candidate = Candidate::of(&error, Class::Unknown).unwrap();
         let is_rule = |code: Option<&str>, text: &str| {
-            let skeleton = Skeleton { code: code.map(Into::into), text: Some(text.into()), example: None };
+            let (code, text) = (code.map(Into::into), Some(text.into()));
+            let skeleton = Skeleton { code, text, ..Skeleton::default() };
             candidate.rule(&skeleton, &Classifier::default()).is_some_and(|rule| rule.text.is_some())
         };
         assert_eq!(

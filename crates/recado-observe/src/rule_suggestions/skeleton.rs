@@ -73,6 +73,8 @@ pub struct Skeleton {
     pub text: Option<Box<str>>,
     /// One answer, with `…` where something is left out.
     pub example: Option<String>,
+    /// The answers are about jobs of several recipients, or companies where the payloads name no recipient.
+    pub is_of_several: bool,
 }
 
 impl Skeleton {
@@ -100,7 +102,7 @@ impl Skeleton {
         let runs = runs(first.text, &shown);
         let text = runs.iter().filter_map(|run| common_part(first.text, run, &others));
         let text = text.max_by_key(|text| text.len()).map(Into::into);
-        Skeleton { code, text, example: example(first.text, &runs) }
+        Skeleton { code, text, example: example(first.text, &runs), is_of_several: true }
     }
 }
 

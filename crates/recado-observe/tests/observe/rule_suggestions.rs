@@ -85,15 +85,21 @@ fn skeleton(error: &ErrorCounts, data: &Payload) -> Skeleton {
 
 /// Suggests as if no job had data.
 fn suggest(records: &[AuditEvent]) -> Vec<(Candidate, RuleText, Effect)> {
-    suggest_beside(&rules::named("general").unwrap(), records)
+    suggest_beside(&rules::named("general").unwrap(), "{}", records)
 }
 
-fn suggest_beside(today: &Classifier, records: &[AuditEvent]) -> Vec<(Candidate, RuleText, Effect)> {
+/// Suggests as if this were the data of all jobs.
+fn suggest_beside(
+    today: &Classifier,
+    data: &str,
+    records: &[AuditEvent],
+) -> Vec<(Candidate, RuleText, Effect)> {
     let mut trials = RuleTrials::default();
-    let nothing = Payload::new("{}").unwrap();
+    let data = Payload::new(data).unwrap();
     for candidate in candidates(records) {
-        let rule = candidate.rule(&skeleton(&candidate.error, &nothing), today).unwrap();
-        trials.add(candidate, rule, today);
+        if let Some(rule) = candidate.rule(&skeleton(&candidate.error, &data), today) {
+            trials.add(candidate, rule, today);
+        }
     }
     records.iter().for_each(|event| trials.record(event));
     trials.sound()
@@ -166,8 +172,72 @@ fn g24_a_suggested_line_keeps_the_blame_of_today() {
     let (records, today) = (jobs(10, |job| in_time(job, ODD)), rules::named("general").unwrap());
     let own = RuleText { class: Class::Unknown, blame: Blame::Message, ..suggest(&records)[0].1.clone() };
     let today = today.preceded_by(vec![own.compile()]);
-    assert_eq!(written(&suggest_beside(&today, &records)), message, "an own rule decides before the set");
+    assert_eq!(
+        written(&suggest_beside(&today, "{}", &records)),
+        message,
+        "an own rule decides before the set"
+    );
     assert_eq!(written(&suggest(&records)), (r#""transient""#.to_owned(), Blame::Provider));
+}
+
+/// The same records, of a company's jobs.
+fn of_company(company: &str, mut records: Vec<AuditEvent>) -> Vec<AuditEvent> {
+    records.iter_mut().for_each(|event| event.company_id = Some(company.into()));
+    records
+}
+
+#[test]
+fn g24_the_trouble_of_one_company_or_one_recipient_is_no_rule_for_all() {
+    let bare = ("XQ85", "the provider answered XQ85 and nothing more");
+    let died_at = |company: &'static str| {
+        move |job: &str| of_company(company, in_vain(&format!("{company}-{job}"), bare))
+    };
+    let mut records = jobs(40, died_at("acme"));
+    assert!(suggest(&records).is_empty(), "one company");
+    records.extend(jobs(2, |job| of_company(&format!("company-of-{job}"), in_time(job, bare))));
+    assert!(suggest(&records).is_empty(), "jobs of two others arrived");
+    records.extend(jobs(1, died_at("beta")));
+    records.extend(jobs(1, died_at("gama")));
+    let found = suggest(&records);
+    assert_eq!(found[0].1.toml(), r#"classify = [{ code = "XQ85", as = "permanent" }]"#, "three companies");
+
+    let general = rules::named("general").unwrap();
+    let to_ana = suggest_beside(&general, r#"{"to":"ana@x.com"}"#, &records);
+    assert!(to_ana.is_empty(), "one recipient: {to_ana:?}");
+    let broken = jobs(5, |job| of_company("acme", in_vain(job, ("451", "relay of acme is broken"))));
+    let found = suggest_beside(&general, r#"{"to":"ana@x.com"}"#, &broken);
+    assert!(found.is_empty(), "its words are left out: {found:?}");
+}
+
+#[test]
+fn g24_no_code_that_a_built_in_rule_retries_is_given_up_without_words() {
+    let bare = |today: &Classifier, (code, words): (&str, &str)| {
+        let mut history = ErrorHistory::default();
+        jobs(10, |job| in_vain(job, (code, words))).iter().for_each(|event| history.record(event));
+        // As if a rule of the operator's had it retried, whatever the built-in one says.
+        let found = history.candidates(|_| Some(Class::Unknown));
+        let [candidate] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(candidate.suggested, Class::Permanent);
+        let code = Some(code.into());
+        candidate.rule(&Skeleton { code, is_of_several: true, ..Skeleton::default() }, today)
+    };
+    let general = rules::named("general").unwrap();
+    for code in ["408", "421", "425", "450", "451", "452", "459", "500", "503", "599", "ServiceUnavailable"] {
+        assert_eq!(bare(&general, (code, "relay is broken")), None, "{code}");
+    }
+    assert_eq!(bare(&general, ("550", "temporarily disabled")), None, "its words are what is retried");
+    assert_eq!(bare(&general, ("451", "5.7.1 not here")), None, "with other words it is retried");
+    for code in ["E_PLAN", "550", "470"] {
+        assert_eq!(
+            bare(&general, (code, "the plan was closed")).and_then(|rule| rule.code).as_deref(),
+            Some(code)
+        );
+    }
+
+    let found = suggest(&jobs(10, |job| of_company("acme", in_vain(job, ("451", "relay is broken")))));
+    assert!(found.is_empty(), "no words of one company are shown");
+    let found = suggest(&jobs(10, |job| in_vain(job, ("451", "relay is broken"))));
+    assert_eq!(found[0].1.text.as_deref(), Some("relay is broken"), "words tell it from others");
 }
 
 #[test]

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use super::given::{FAST, Place, Server};
 
-/// Sends jobs that follow a script, each to a recipient of its own, until each has this status.
+/// Sends jobs of three companies that follow a script, each to a recipient of its own, until each has this status.
 fn send(server: &Server, name: &str, count: u32, script: &[&str], status: &str) {
     for nth in 0..count {
         let data =
             json!({"script": script, "name": "Wilhelmina", "to": format!("ana.souza.{nth}@example.com")});
+        let company = ["acme", "beta", "gama"][nth as usize % 3];
         server.enqueue(
-            json!({"jobId": format!("{name}-{nth}"), "route": "sandbox", "companyId": "acme", "data": data}),
+            json!({"jobId": format!("{name}-{nth}"), "route": "sandbox", "companyId": company, "data": data}),
         );
     }
     for nth in 0..count {
