@@ -30,6 +30,11 @@ impl Class {
     pub fn is_retryable(self) -> bool {
         self != Class::Permanent
     }
+
+    /// Returns the blame of an operator's rule that names none.
+    pub fn usual_blame(self) -> Blame {
+        if self == Class::Permanent { Blame::Message } else { Blame::Provider }
+    }
 }
 
 named_enum! {

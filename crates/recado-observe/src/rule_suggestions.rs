@@ -24,7 +24,7 @@ use indexmap::IndexMap;
 use indexmap::map::Entry;
 use recado_core::classify::{NO_RULE, recall};
 use recado_core::dead_letter::fingerprint;
-use recado_core::{AuditEvent, AuditKind, Class, Fault, JobId, Reason, RouteName};
+use recado_core::{AuditEvent, AuditKind, Blame, Class, Classifier, Fault, JobId, Reason, RouteName, Rule};
 
 pub use candidate::{Candidate, RuleText, route_tables};
 use job_tracker::{JobTracker, job_key};
@@ -42,6 +42,9 @@ pub const JOBS_MIN: u64 = 5;
 
 /// Confidence at least of a candidate.
 pub const CONFIDENCE_MIN: f64 = 0.5;
+
+/// Companies at least whose jobs died of an error, before all jobs with its code are given up.
+const COMPANIES_MIN: usize = 3;
 
 /// Jobs at most, of a hundred, that may arrive after an error that is called permanent.
 const ARRIVED_MAX_PERCENT: u64 = 5;
@@ -63,6 +66,8 @@ pub struct ErrorCounts {
     pub retried_in_vain: u64,
     /// Those of them during whose tries the route delivered other jobs, so that the provider was not down.
     pub in_vain_amid_deliveries: u64,
+    /// Companies of the jobs that were tried again in vain, [`COMPANIES_MIN`] at most.
+    companies_in_vain: Vec<Box<str>>,
     /// Some of its jobs, of several companies where there are.
     pub examples: Vec<Example>,
 }
@@ -76,6 +81,28 @@ pub struct Example {
 }
 
 impl ErrorCounts {
+    /// Returns the operator's rule that decides it today. `None` where a built-in rule does, or none.
+    pub fn own_rule_of<'c>(&self, today: &'c Classifier) -> Option<&'c Rule> {
+        let example = self.examples.first()?;
+        let fault = recall(self.code.as_deref(), example.reason.as_str())?;
+        today.own.iter().find(|rule| rule.when.holds(&fault))
+    }
+
+    /// Returns the blame that the error gets today. The trail does not keep it, but the name of the rule that gave it.
+    fn blame_by(&self, today: &Classifier) -> Blame {
+        let built_in = || today.rules.iter().find(|rule| rule.name == *self.rule);
+        self.own_rule_of(today).or_else(built_in).map_or(self.class.usual_blame(), |rule| rule.blame)
+    }
+
+    fn add_company(&mut self, company: Option<&str>) {
+        let is_known = |company: &&str| self.companies_in_vain.iter().any(|known| **known == **company);
+        if self.companies_in_vain.len() < COMPANIES_MIN
+            && let Some(new) = company.filter(|company| !is_known(company))
+        {
+            self.companies_in_vain.push(new.into());
+        }
+    }
+
     /// Keeps a job as an example while there is room. A job of a further company takes the place of one whose company
     /// has another example.
     fn add_example(&mut self, example: Example) {
@@ -136,7 +163,7 @@ impl ErrorHistory {
                 let Some(job) = job_key(event) else { return };
                 let mut life = self.jobs.end(job).unwrap_or_else(begin);
                 life.last = error.or(life.last);
-                self.record_death(&life, delivered);
+                self.record_death(&life, event.company_id.as_deref(), delivered);
                 self.jobs.keep_buried(job, life);
             }
             AuditKind::Delivered => {
@@ -167,11 +194,13 @@ impl ErrorHistory {
     }
 
     /// Counts a job that died for the error that it died of, if it had been tried again after the same one.
-    fn record_death(&mut self, life: &ErrorLife, delivered: u64) {
-        let Some(error) = life.last else { return };
-        if life.retried.contains(&error) || life.replayed_after == Some(error) {
-            self.errors[error].retried_in_vain += 1;
-            self.errors[error].in_vain_amid_deliveries += u64::from(delivered > life.delivered_before);
+    fn record_death(&mut self, life: &ErrorLife, company: Option<&str>, delivered: u64) {
+        let Some(at) = life.last else { return };
+        if life.retried.contains(&at) || life.replayed_after == Some(at) {
+            let error = &mut self.errors[at];
+            error.retried_in_vain += 1;
+            error.in_vain_amid_deliveries += u64::from(delivered > life.delivered_before);
+            error.add_company(company);
         }
     }
 
@@ -194,6 +223,7 @@ impl ErrorHistory {
                 retried_to_success: 0,
                 retried_in_vain: 0,
                 in_vain_amid_deliveries: 0,
+                companies_in_vain: Vec::new(),
                 examples: Vec::new(),
             }),
         };

@@ -49,8 +49,9 @@ pub struct RuleSuggestion {
     pub fingerprint: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<Box<str>>,
-    /// The words that such failures share, with `…` for all else: nothing of a payload, no number, no address. Absent
-    /// unless jobs of at least three recipients or companies failed so and are still kept.
+    /// The words that such failures share, with `…` for all else: nothing of a payload, no id of a company, a user or a
+    /// correlation, no number, no address. Absent unless jobs of at least three recipients or companies failed so and
+    /// are still kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
     /// Attempts that failed so.

@@ -25,11 +25,10 @@ pub fn resolve(keys: &RuleKeys, entry: &Scope<'_>) -> Option<RuleKeys> {
             "a permanent error is not retried, so it has no wait; take it out, or write as = \"rate_limit\"";
         entry.fault("wait", message);
     }
-    let usual_blame = if keys.class? == Class::Permanent { Blame::Message } else { Blame::Provider };
     Some(RuleKeys {
         code: keys.code.clone().or_else(|| keys.name.clone()),
         name: None,
-        blame: keys.blame.or(Some(usual_blame)),
+        blame: keys.blame.or(Some(keys.class?.usual_blame())),
         ..keys.clone()
     })
 }

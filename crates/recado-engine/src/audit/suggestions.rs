@@ -95,7 +95,7 @@ impl AuditTrail {
         for candidate in history.candidates(|error| self.class_today(error)).into_iter().take(RULES_MAX) {
             let Some(today) = self.env.routes.get(candidate.error.route.as_str()) else { continue };
             let skeleton = self.skeleton(&candidate.error).await?;
-            if let Some(rule) = candidate.rule(&skeleton) {
+            if let Some(rule) = candidate.rule(&skeleton, &today.classifier) {
                 examples.insert(candidate.error.fingerprint.clone(), skeleton.example);
                 trials.add(candidate, rule, &today.classifier);
             }
@@ -112,14 +112,11 @@ impl AuditTrail {
     /// The class that an error gets today: its latest, unless a rule was written since. `None` when its route is gone.
     fn class_today(&self, error: &ErrorCounts) -> Option<Class> {
         let classifier = &self.env.routes.get(error.route.as_str())?.classifier;
-        let example = error.examples.first()?;
-        let fault = recado_core::classify::recall(error.code.as_deref(), example.reason.as_str())?;
-        let own = classifier.own.iter().find(|rule| rule.when.holds(&fault));
-        Some(own.map_or(error.class, |rule| rule.class))
+        Some(error.own_rule_of(classifier).map_or(error.class, |rule| rule.class))
     }
 
-    /// Makes the skeleton of an error, which holds nothing personal. Only the payloads of its jobs tell what is personal, so
-    /// jobs that are forgotten show nothing.
+    /// Makes the skeleton of an error, which holds nothing personal. Only its jobs tell what is personal, so jobs that are
+    /// forgotten show nothing.
     async fn skeleton(&self, error: &ErrorCounts) -> Result<Skeleton, TrailError> {
         let mut kept = Vec::new();
         for example in &error.examples {
@@ -132,6 +129,8 @@ impl AuditTrail {
             .iter()
             .map(|(job, fault): &(Job, Fault)| Answer {
                 company: job.company.as_str(),
+                user_id: job.user_id.as_deref(),
+                correlation_id: job.correlation_id.as_deref(),
                 data: &job.data,
                 speaker: self.env.routes.speaker(job),
                 text: &fault.text,

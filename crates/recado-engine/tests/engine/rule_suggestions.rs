@@ -10,9 +10,11 @@ use tempfile::TempDir;
 use crate::given::{Given, submission, submit};
 use crate::trail::{archiving, parts, pass};
 
+/// Submits jobs, each of a company of its own, and waits until they have failed.
 async fn fail(given: &Given, engine: &Engine, ids: std::ops::Range<u32>) {
     for id in ids.clone() {
-        submit(engine, submission(&format!("job-{id}"))).await;
+        let company_id = format!("company-{id}");
+        submit(engine, Submission { company_id, ..submission(&format!("job-{id}")) }).await;
     }
     for id in ids {
         given.until(&format!("job-{id}"), Status::Failed).await;
@@ -94,8 +96,6 @@ async fn after_six(code: &'static str, data: &str, companies: u32) -> Vec<Sugges
 async fn g24_words_of_the_payload_are_in_no_suggestion() {
     for (code, data, companies, toml, example) in [
         ("ODD", r#"{"name":"Wilhelmina"}"#, 6, r#"code = "ODD", text = "said the", "#, Some("said the …")),
-        ("ODD", r#"{"name":"Wilhelmina"}"#, 2, r#"code = "ODD", "#, None),
-        ("ODD", r#"{"name":"Wilhelmina","to":"ana@example.com"}"#, 6, r#"code = "ODD", "#, None),
         ("Wilhelmina", r#"{"name":"Wilhelmina"}"#, 6, r#"text = "said the", "#, Some("said the …")),
         ("ODD", r#"{"note":"SAIDE"}"#, 6, r#"code = "ODD", "#, Some("… the …")),
     ] {
@@ -104,6 +104,33 @@ async fn g24_words_of_the_payload_are_in_no_suggestion() {
         assert_eq!(only.rule.toml(), format!(r#"classify = [{{ {toml}as = "permanent" }}]"#));
         assert_eq!(only.example.as_deref(), example);
     }
-    let found = after_six("Wilhelmina", r#"{"name":"Wilhelmina","note":"was said the far end"}"#, 6).await;
-    assert!(found.is_empty(), "nothing is left to make a rule of: {found:?}");
+    for (code, data, companies, why) in [
+        (
+            "Wilhelmina",
+            r#"{"name":"Wilhelmina","note":"was said the far end"}"#,
+            6,
+            "nothing is left to make a rule of",
+        ),
+        ("ODD", r#"{"name":"Wilhelmina"}"#, 2, "the code alone is too wide for the trouble of two companies"),
+        ("ODD", r#"{"name":"Wilhelmina","to":"ana@example.com"}"#, 6, "and for that of one recipient"),
+    ] {
+        let found = after_six(code, data, companies).await;
+        assert!(found.is_empty(), "{why}: {found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_the_user_and_the_correlation_id_are_in_no_suggestion() {
+    let (given, dir) = (Given::new(), TempDir::new().unwrap());
+    let engine = archiving(&given, &["SAID_ODD"], dir.path());
+    for id in 0..6 {
+        let known = submission(&format!("job-{id}"));
+        let company_id = format!("company-{id}");
+        let (user_id, correlation_id) = (Some("said".into()), Some("far-away".into()));
+        submit(&engine, Submission { company_id, user_id, correlation_id, ..known }).await;
+    }
+    for id in 0..6 {
+        given.until(&format!("job-{id}"), Status::Failed).await;
+    }
+    assert!(suggested(&engine).await.found.is_empty(), "`said the far end`: nothing is left of it");
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use recado_core::classify::{Condition, Rule};
-use recado_core::{Blame, Class, RouteName};
+use recado_core::classify::{Condition, Rule, recall};
+use recado_core::{Blame, Class, Classifier, RouteName};
 
-use super::{ARRIVED_MAX_PERCENT, CONFIDENCE_MIN, ErrorCounts, JOBS_MIN, Skeleton};
+use super::{ARRIVED_MAX_PERCENT, COMPANIES_MIN, CONFIDENCE_MIN, ErrorCounts, JOBS_MIN, Skeleton};
 
 /// The name of a rule while it is tried: no attempt keeps it.
 pub(super) const TRIAL_NAME: &str = "suggested";
@@ -31,13 +31,39 @@ impl Candidate {
         is_sure.then(|| Candidate { error: error.clone(), today, suggested, confidence })
     }
 
-    /// The rule for it, of what may be shown. `None` where neither code nor words are left.
-    pub fn rule(&self, skeleton: &Skeleton) -> Option<RuleText> {
+    /// The rule for it, of what may be shown, on a route that has this classifier today. `None` where neither code nor
+    /// words are left, and where the code alone would give up too much.
+    pub fn rule(&self, skeleton: &Skeleton, today: &Classifier) -> Option<RuleText> {
         let Skeleton { code, text, .. } = skeleton.clone();
         // One word without a code stands in answers about other things, too.
         let text = text.filter(|text| code.is_some() || text.contains(' '));
-        let route = self.error.route.clone();
-        (code.is_some() || text.is_some()).then_some(RuleText { route, code, text, class: self.suggested })
+        let gives_up_all = text.is_none() && self.suggested == Class::Permanent;
+        if gives_up_all && !(skeleton.is_of_several && self.may_give_up_all(code.as_deref()?, today)) {
+            return None;
+        }
+        let (route, class, blame) = (self.error.route.clone(), self.suggested, self.blame(today));
+        (code.is_some() || text.is_some()).then_some(RuleText { route, code, text, class, blame })
+    }
+
+    /// Returns true if all jobs with the code may be given up, whatever the answer says: those of several companies died
+    /// of it, and no built-in rule has the code tried again.
+    fn may_give_up_all(&self, code: &str, today: &Classifier) -> bool {
+        let is_retried = |reason: &str| {
+            let fault = recall(Some(code), reason);
+            let rule = fault.and_then(|fault| today.rules.iter().find(|rule| rule.when.holds(&fault)));
+            rule.is_some_and(|rule| rule.class.is_retryable())
+        };
+        let reasons = self.error.examples.iter().map(|example| example.reason.as_str());
+        self.error.companies_in_vain.len() >= COMPANIES_MIN && !reasons.chain([""]).any(is_retried)
+    }
+
+    /// The blame of today, because how the jobs ended says nothing about it. What no retry mends, though, is not the
+    /// provider's fault.
+    fn blame(&self, today: &Classifier) -> Blame {
+        match (self.suggested, self.error.blame_by(today)) {
+            (Class::Permanent, Blame::Provider) => Blame::Message,
+            (_, blame) => blame,
+        }
     }
 }
 
@@ -78,6 +104,7 @@ pub struct RuleText {
     pub code: Option<Box<str>>,
     pub text: Option<Box<str>>,
     pub class: Class,
+    pub blame: Blame,
 }
 
 impl RuleText {
@@ -94,10 +121,14 @@ impl RuleText {
             }
         }
         let class = self.class.as_str().to_lowercase();
-        format!("{{ {keys}as = \"{class}\" }}")
+        let blame = match self.blame == self.class.usual_blame() {
+            true => String::new(),
+            false => format!(", blame = {}", quote(self.blame.as_str())),
+        };
+        format!("{{ {keys}as = \"{class}\"{blame} }}")
     }
 
-    /// As the classifier wants it; the blame is what the configuration fills in.
+    /// As the classifier wants it.
     pub fn compile(&self) -> Rule {
         let (code, text) = (self.code.clone(), self.text.clone());
         Rule {
@@ -108,7 +139,7 @@ impl RuleText {
                 ..Condition::default()
             },
             class: self.class,
-            blame: if self.class == Class::Permanent { Blame::Message } else { Blame::Provider },
+            blame: self.blame,
             wait: None,
         }
     }
@@ -191,12 +222,14 @@ mod tests {
             retried_to_success: 0,
             retried_in_vain: 9,
             in_vain_amid_deliveries: 9,
+            companies_in_vain: Vec::new(),
             examples: Vec::new(),
         };
         let candidate = Candidate::of(&error, Class::Unknown).unwrap();
         let is_rule = |code: Option<&str>, text: &str| {
-            let skeleton = Skeleton { code: code.map(Into::into), text: Some(text.into()), example: None };
-            candidate.rule(&skeleton).is_some_and(|rule| rule.text.is_some())
+            let (code, text) = (code.map(Into::into), Some(text.into()));
+            let skeleton = Skeleton { code, text, ..Skeleton::default() };
+            candidate.rule(&skeleton, &Classifier::default()).is_some_and(|rule| rule.text.is_some())
         };
         assert_eq!(
             [(None, "said"), (None, "mailbox is full"), (Some("554"), "said")]
@@ -212,6 +245,7 @@ mod tests {
             code: Some("a\"b\\".into()),
             text: Some("x\u{7f}".into()),
             class: Class::Permanent,
+            blame: Blame::Message,
         };
         assert_eq!(rule.toml(), r#"classify = [{ code = "a\"b\\", text = "x\u007f", as = "permanent" }]"#);
     }

@@ -2,8 +2,8 @@
 //!
 //! No list of names is complete, so a word has to earn its place. It is shown only where the answers about at least
 //! [`SUBJECTS_MIN`] jobs of different recipients or companies all say it, where it has letters alone, and where it
-//! resembles nothing in the payloads of these jobs. A word that is short, or has a capital, must also be one of
-//! [`ERROR_WORDS`]. `…` replaces everything else.
+//! resembles nothing in the payloads, the companies, the users and the correlation ids of these jobs. A word that is
+//! short, or has a capital, must also be one of [`ERROR_WORDS`]. `…` replaces everything else.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -57,6 +57,8 @@ static ERROR_WORDS: LazyLock<HashSet<&str>> =
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     pub company: &'a str,
+    pub user_id: Option<&'a str>,
+    pub correlation_id: Option<&'a str>,
     pub data: &'a Payload,
     pub speaker: Speaker,
     /// Empty where the provider said nothing but the code.
@@ -71,18 +73,19 @@ pub struct Skeleton {
     pub text: Option<Box<str>>,
     /// One answer, with `…` where something is left out.
     pub example: Option<String>,
+    /// The answers are about jobs of several recipients, or companies where the payloads name no recipient.
+    pub is_of_several: bool,
 }
 
 impl Skeleton {
     /// Compares the answers about several jobs, all of the same error.
     pub fn of(code: Option<&str>, answers: &[Answer<'_>]) -> Self {
-        let payloads: Vec<_> = answers.iter().map(PayloadWords::of).collect();
-        let mut known: Vec<&str> =
-            payloads.iter().flat_map(|payload| &payload.words).map(String::as_str).collect();
+        let jobs: Vec<_> = answers.iter().map(JobWords::of).collect();
+        let mut known: Vec<&str> = jobs.iter().flat_map(|job| &job.words).map(String::as_str).collect();
         known.sort_unstable();
         known.dedup();
         let code = code.filter(|code| !answers.is_empty() && is_plain_code(code, &known)).map(Into::into);
-        if !are_different(answers, &payloads) {
+        if !are_different(answers, &jobs) {
             return Skeleton { code, ..Skeleton::default() };
         }
         let Some((first, others)) = answers.split_first() else { return Skeleton::default() };
@@ -99,39 +102,42 @@ impl Skeleton {
         let runs = runs(first.text, &shown);
         let text = runs.iter().filter_map(|run| common_part(first.text, run, &others));
         let text = text.max_by_key(|text| text.len()).map(Into::into);
-        Skeleton { code, text, example: example(first.text, &runs) }
+        Skeleton { code, text, example: example(first.text, &runs), is_of_several: true }
     }
 }
 
 /// Returns true if enough of the jobs are of recipients or companies that differ from each other's.
-fn are_different(answers: &[Answer<'_>], payloads: &[PayloadWords]) -> bool {
+fn are_different(answers: &[Answer<'_>], jobs: &[JobWords]) -> bool {
     let mut subjects: Vec<(&str, &HashSet<String>)> = Vec::new();
     // The payload of a job that was delivered is gone: nothing tells what is personal in its answers.
-    let has_payload = |(answer, _): &(&Answer<'_>, &PayloadWords)| answer.data.as_str() != GONE;
-    for (answer, payload) in answers.iter().zip(payloads).filter(has_payload) {
+    let has_payload = |(answer, _): &(&Answer<'_>, &JobWords)| answer.data.as_str() != GONE;
+    for (answer, job) in answers.iter().zip(jobs).filter(has_payload) {
         let is_new = subjects.iter().all(|(company, recipients)| {
-            match recipients.is_empty() || payload.recipients.is_empty() {
+            match recipients.is_empty() || job.recipients.is_empty() {
                 true => *company != answer.company,
-                false => recipients.is_disjoint(&payload.recipients),
+                false => recipients.is_disjoint(&job.recipients),
             }
         });
         if is_new {
-            subjects.push((answer.company, &payload.recipients));
+            subjects.push((answer.company, &job.recipients));
         }
     }
     subjects.len() >= SUBJECTS_MIN
 }
 
-/// The words of a payload, folded.
+/// The words of a job, folded: of its payload, its company, its user and its correlation id.
 #[derive(Debug, Default)]
-struct PayloadWords {
+struct JobWords {
     words: HashSet<String>,
     recipients: HashSet<String>,
 }
 
-impl PayloadWords {
+impl JobWords {
     fn of(answer: &Answer<'_>) -> Self {
-        let mut known = PayloadWords::default();
+        let mut known = JobWords::default();
+        for name in [Some(answer.company), answer.user_id, answer.correlation_id].into_iter().flatten() {
+            known.learn_text(name);
+        }
         match answer.data.parse::<Value>() {
             Ok(Value::Object(mut members)) => {
                 if answer.speaker == Speaker::Script {
@@ -212,13 +218,13 @@ struct Word<'t> {
     start: usize,
 }
 
-/// The words of a text, in their order. What holds an address or a link is one word.
+/// The words of a text, in their order. What holds an address, the name of a host or a link is one word.
 fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
     let is_data = |part: &str| part.contains(['@', '%', '=', '&', '\\', '/']);
     text.split_whitespace()
         .flat_map(move |part| {
-            let of_part = |letter: char| !is_data(part) && "{}[]()<>\"'`,:;.!?".contains(letter);
-            part.split(of_part).collect::<Vec<_>>()
+            let of_part = |letter: char| !is_data(part) && "{}[]()<>\"'`,:;!?".contains(letter);
+            part.split(of_part).map(|word| word.trim_matches('.')).collect::<Vec<_>>()
         })
         .filter(|word| !word.is_empty())
         .map(|word| Word { text: word, start: word.as_ptr().addr() - text.as_ptr().addr() })
@@ -262,7 +268,7 @@ fn code_parts(code: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns true if a payload has the word, in this spelling or one near it.
+/// Returns true if a job has the word, in this spelling or one near it.
 fn resembles_any(word: &str, known: &[&str]) -> bool {
     !ERROR_WORDS.contains(&word) && known.iter().any(|known| resembles(word, known))
 }

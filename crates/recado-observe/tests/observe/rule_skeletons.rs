@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use recado_core::redact::Speaker;
-use recado_core::{Class, Payload, RouteName};
+use recado_core::{Blame, Class, Payload, RouteName};
 use recado_observe::rule_suggestions::{Answer, RuleText, Skeleton};
 use serde_json::{Value, json};
 
@@ -13,7 +13,14 @@ fn shown(code: Option<&str>, jobs: &[(String, Value, String)]) -> Skeleton {
     let answers: Vec<_> = jobs
         .iter()
         .zip(&payloads)
-        .map(|((company, _, text), data)| Answer { company, data, speaker: Speaker::Provider, text })
+        .map(|((company, _, text), data)| Answer {
+            company,
+            user_id: Some("fulano"),
+            correlation_id: Some("exame-hemograma-17"),
+            data,
+            speaker: Speaker::Provider,
+            text,
+        })
         .collect();
     Skeleton::of(code, &answers)
 }
@@ -24,7 +31,7 @@ fn six(data: &Value, text: &str) -> Vec<(String, Value, String)> {
         .map(|nth| {
             let mut data = data.clone();
             data["to"] = json!(format!("person{nth}@example.com"));
-            (format!("company-{nth}"), data, text.replace('*', &nth.to_string()))
+            (format!("company-1{nth}"), data, text.replace('*', &nth.to_string()))
         })
         .collect()
 }
@@ -48,6 +55,7 @@ fn words_about_the_error_are_shown_and_the_rest_is_left_out() {
             Some("… error … message … Invalid parameter … code …"),
         ),
         ("call (11) 98765-4321 or +55 11 98765 4321", Some("call"), Some("call … or …")),
+        ("cannot reach db.internal.corp, try later.", Some("cannot reach"), Some("cannot reach … try later")),
         ("XXX 12 @x", None, None),
         ("", None, None),
     ] {
@@ -71,6 +79,22 @@ fn one_recipient_or_one_company_shows_the_code_alone() {
     let delivered: Vec<_> = (0..6).map(|nth| (nth.to_string(), Value::Null, said.to_owned())).collect();
     assert_eq!(shown(Some("E_GONE"), &delivered), code_alone, "payloads are gone");
     assert_eq!(shown(Some("E_GONE"), &six(&json!({}), said)).text.as_deref(), Some(said));
+}
+
+#[test]
+fn g24_the_user_the_company_and_the_correlation_id_are_left_out() {
+    for (said, text, example) in [
+        ("account of fulano closed by user", Some("closed by user"), Some("account of … closed by user")),
+        ("tenant company over limit", Some("over limit"), Some("tenant … over limit")),
+        ("duplicate of HEMOGRAMA, later", Some("duplicate of"), Some("duplicate of … later")),
+    ] {
+        let skeleton = shown(Some("FULANO_BLOCKED"), &six(&json!({}), said));
+        assert_eq!(
+            (skeleton.code, skeleton.text.as_deref(), skeleton.example.as_deref()),
+            (None, text, example),
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -182,8 +206,9 @@ proptest! {
         let data = json!({"to": values[0], "person": {"values": values}, "note": format!("about {}", values[0])});
         let jobs = if is_shared { six(&data, &text) } else { vec![("acme".to_owned(), data, text.clone()); 6] };
         for code in [Some("E_PLAN"), Some(&*said[0]), Some(&*text), None] {
-            let Skeleton { code, text, example } = shown(code, &jobs);
-            let rule = RuleText { route: RouteName::new("r").unwrap(), code, text, class: Class::Permanent };
+            let Skeleton { code, text, example, .. } = shown(code, &jobs);
+            let (class, blame) = (Class::Permanent, Blame::Message);
+            let rule = RuleText { route: RouteName::new("r").unwrap(), code, text, class, blame };
             let all = without_accents(&format!("{} {example:?}", rule.toml()).to_lowercase());
             let known = format!("{before} {after} classify code text permanent some e_plan");
             for part in values.iter().chain(&said).flat_map(|value| parts(value)) {

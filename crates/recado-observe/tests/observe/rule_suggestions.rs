@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use recado_core::classify::recall;
 use recado_core::redact::Speaker;
-use recado_core::{AuditEvent, AuditKind, Class, Fault, Payload, rules};
+use recado_core::{AuditEvent, AuditKind, Blame, Class, Classifier, Fault, Payload, rules};
 use recado_observe::rule_suggestions::{
     Answer, Candidate, Effect, ErrorCounts, ErrorHistory, JOBS_MIN, RuleText, RuleTrials, Skeleton,
     route_tables,
@@ -71,18 +71,35 @@ fn skeleton(error: &ErrorCounts, data: &Payload) -> Skeleton {
     let said: Vec<_> = faults.iter().map(answer).collect();
     let answers: Vec<_> = said
         .iter()
-        .map(|(company, text)| Answer { company, data, speaker: Speaker::Provider, text })
+        .map(|(company, text)| Answer {
+            company,
+            user_id: None,
+            correlation_id: None,
+            data,
+            speaker: Speaker::Provider,
+            text,
+        })
         .collect();
     Skeleton::of(error.code.as_deref(), &answers)
 }
 
 /// Suggests as if no job had data.
 fn suggest(records: &[AuditEvent]) -> Vec<(Candidate, RuleText, Effect)> {
-    let (today, mut trials) = (rules::named("general").unwrap(), RuleTrials::default());
-    let nothing = Payload::new("{}").unwrap();
+    suggest_beside(&rules::named("general").unwrap(), "{}", records)
+}
+
+/// Suggests as if this were the data of all jobs.
+fn suggest_beside(
+    today: &Classifier,
+    data: &str,
+    records: &[AuditEvent],
+) -> Vec<(Candidate, RuleText, Effect)> {
+    let mut trials = RuleTrials::default();
+    let data = Payload::new(data).unwrap();
     for candidate in candidates(records) {
-        let rule = candidate.rule(&skeleton(&candidate.error, &nothing)).unwrap();
-        trials.add(candidate, rule, &today);
+        if let Some(rule) = candidate.rule(&skeleton(&candidate.error, &data), today) {
+            trials.add(candidate, rule, today);
+        }
     }
     records.iter().for_each(|event| trials.record(event));
     trials.sound()
@@ -127,6 +144,103 @@ fn g24_a_permanent_error_whose_replays_arrive_is_suggested_as_transient() {
 }
 
 #[test]
+fn g24_a_suggested_line_keeps_the_blame_of_today() {
+    let written = |found: &[(Candidate, RuleText, Effect)]| {
+        let [(_, rule, _)] = found else { panic!("{found:?}") };
+        let line = rule.toml();
+        let entry = line.split(", as = ").nth(1).unwrap().trim_end_matches(" }]").to_owned();
+        (entry, rule.compile().blame)
+    };
+    let replays_arrive = |error| written(&suggest(&jobs(6, |job| replayed(job, error, Some(false)))));
+    let [message, credential] = [
+        (r#""transient", blame = "message""#.to_owned(), Blame::Message),
+        (r#""transient", blame = "credential""#.to_owned(), Blame::Credential),
+    ];
+    assert_eq!(replays_arrive(("470", "come back another day")), message);
+    assert_eq!(replays_arrive(("401", "the key is not active yet")), credential);
+
+    let dies = |error| written(&suggest(&jobs(10, |job| in_vain(job, error))));
+    let permanent = (r#""permanent""#.to_owned(), Blame::Message);
+    assert_eq!(
+        dies(BUSY),
+        permanent,
+        "of the provider today, who cannot be blamed for a message that never passes"
+    );
+    let of_the_account = (r#""permanent", blame = "credential""#.to_owned(), Blame::Credential);
+    assert_eq!(dies(("SendingPaused", "sending is paused")), of_the_account);
+
+    let (records, today) = (jobs(10, |job| in_time(job, ODD)), rules::named("general").unwrap());
+    let own = RuleText { class: Class::Unknown, blame: Blame::Message, ..suggest(&records)[0].1.clone() };
+    let today = today.preceded_by(vec![own.compile()]);
+    assert_eq!(
+        written(&suggest_beside(&today, "{}", &records)),
+        message,
+        "an own rule decides before the set"
+    );
+    assert_eq!(written(&suggest(&records)), (r#""transient""#.to_owned(), Blame::Provider));
+}
+
+/// The same records, of a company's jobs.
+fn of_company(company: &str, mut records: Vec<AuditEvent>) -> Vec<AuditEvent> {
+    records.iter_mut().for_each(|event| event.company_id = Some(company.into()));
+    records
+}
+
+#[test]
+fn g24_the_trouble_of_one_company_or_one_recipient_is_no_rule_for_all() {
+    let bare = ("XQ85", "the provider answered XQ85 and nothing more");
+    let died_at = |company: &'static str| {
+        move |job: &str| of_company(company, in_vain(&format!("{company}-{job}"), bare))
+    };
+    let mut records = jobs(40, died_at("acme"));
+    assert!(suggest(&records).is_empty(), "one company");
+    records.extend(jobs(2, |job| of_company(&format!("company-of-{job}"), in_time(job, bare))));
+    assert!(suggest(&records).is_empty(), "jobs of two others arrived");
+    records.extend(jobs(1, died_at("beta")));
+    records.extend(jobs(1, died_at("gama")));
+    let found = suggest(&records);
+    assert_eq!(found[0].1.toml(), r#"classify = [{ code = "XQ85", as = "permanent" }]"#, "three companies");
+
+    let general = rules::named("general").unwrap();
+    let to_ana = suggest_beside(&general, r#"{"to":"ana@x.com"}"#, &records);
+    assert!(to_ana.is_empty(), "one recipient: {to_ana:?}");
+    let broken = jobs(5, |job| of_company("acme", in_vain(job, ("451", "relay of acme is broken"))));
+    let found = suggest_beside(&general, r#"{"to":"ana@x.com"}"#, &broken);
+    assert!(found.is_empty(), "its words are left out: {found:?}");
+}
+
+#[test]
+fn g24_no_code_that_a_built_in_rule_retries_is_given_up_without_words() {
+    let bare = |today: &Classifier, (code, words): (&str, &str)| {
+        let mut history = ErrorHistory::default();
+        jobs(10, |job| in_vain(job, (code, words))).iter().for_each(|event| history.record(event));
+        // As if a rule of the operator's had it retried, whatever the built-in one says.
+        let found = history.candidates(|_| Some(Class::Unknown));
+        let [candidate] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(candidate.suggested, Class::Permanent);
+        let code = Some(code.into());
+        candidate.rule(&Skeleton { code, is_of_several: true, ..Skeleton::default() }, today)
+    };
+    let general = rules::named("general").unwrap();
+    for code in ["408", "421", "425", "450", "451", "452", "459", "500", "503", "599", "ServiceUnavailable"] {
+        assert_eq!(bare(&general, (code, "relay is broken")), None, "{code}");
+    }
+    assert_eq!(bare(&general, ("550", "temporarily disabled")), None, "its words are what is retried");
+    assert_eq!(bare(&general, ("451", "5.7.1 not here")), None, "with other words it is retried");
+    for code in ["E_PLAN", "550", "470"] {
+        assert_eq!(
+            bare(&general, (code, "the plan was closed")).and_then(|rule| rule.code).as_deref(),
+            Some(code)
+        );
+    }
+
+    let found = suggest(&jobs(10, |job| of_company("acme", in_vain(job, ("451", "relay is broken")))));
+    assert!(found.is_empty(), "no words of one company are shown");
+    let found = suggest(&jobs(10, |job| in_vain(job, ("451", "relay is broken"))));
+    assert_eq!(found[0].1.text.as_deref(), Some("relay is broken"), "words tell it from others");
+}
+
+#[test]
 fn a_code_without_words_is_suggested_by_its_code() {
     let records = jobs(6, |job| in_vain(job, ("XQ85", "the provider answered XQ85 and nothing more")));
     let found = suggest(&records);
@@ -141,6 +255,7 @@ fn rules_of_one_route_share_a_table_and_the_narrower_comes_first() {
         code: Some(code.into()),
         text: text.map(Into::into),
         class: Class::Permanent,
+        blame: Blame::Message,
     };
     let rules =
         [rule("email", "554", None), rule("a.b", "1", None), rule("email", "554", Some("account closed"))];

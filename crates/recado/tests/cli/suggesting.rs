@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use super::given::{FAST, Place, Server};
 
-/// Sends jobs that follow a script, each to a recipient of its own, until each has this status.
+/// Sends jobs of three companies that follow a script, each to a recipient of its own, until each has this status.
 fn send(server: &Server, name: &str, count: u32, script: &[&str], status: &str) {
     for nth in 0..count {
         let data =
             json!({"script": script, "name": "Wilhelmina", "to": format!("ana.souza.{nth}@example.com")});
+        let company = ["acme", "beta", "gama"][nth as usize % 3];
         server.enqueue(
-            json!({"jobId": format!("{name}-{nth}"), "route": "sandbox", "companyId": "acme", "data": data}),
+            json!({"jobId": format!("{name}-{nth}"), "route": "sandbox", "companyId": company, "data": data}),
         );
     }
     for nth in 0..count {
@@ -53,7 +54,7 @@ fn g24_a_suggested_line_pasted_into_the_route_decides_from_then_on() {
     let [gone_line, bare_line, early_line, slow_line] = [
         r#"classify = [{ code = "ACCOUNT_GONE", text = "account was closed by its owner", as = "permanent" }]"#,
         r#"classify = [{ code = "XQ85", as = "permanent" }]"#,
-        r#"classify = [{ code = "550", as = "transient" }]"#,
+        r#"classify = [{ code = "550", as = "transient", blame = "message" }]"#,
         r#"classify = [{ code = "WARMING", as = "transient" }]"#,
     ];
     assert_eq!(
