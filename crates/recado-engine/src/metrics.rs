@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 
 /// Returns the source of the retry delay: the policy, or the provider's `Retry-After`.
-pub(crate) fn delay_source(verdict: &Verdict) -> DelaySource {
+pub(crate) fn delay_source_of(verdict: &Verdict) -> DelaySource {
     let asked = match verdict {
         Verdict::Delivered { .. } => false,
         Verdict::Partial { refused, .. } => refused.iter().any(|(_, failure)| failure.retry_after.is_some()),

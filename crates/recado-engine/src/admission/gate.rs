@@ -254,6 +254,12 @@ impl Gate {
         all.filter_map(target).collect()
     }
 
+    /// Returns true while this process, because it stood still or was cut off, may not know a pause, a hold or a breaker
+    /// that another node wrote.
+    pub(crate) fn may_have_missed_changes(&self) -> bool {
+        self.freshness.is_stale()
+    }
+
     /// Returns the first provider of a route.
     pub(crate) fn provider_of(&self, route: &RouteName) -> Option<&Arc<Provider>> {
         self.providers.get(&self.env.routes.get(route.as_str())?.provider)
@@ -269,7 +275,7 @@ impl Gate {
         hold_max: Duration,
     ) -> Result<Reservation, Refusal> {
         let now = self.env.now();
-        if self.freshness.is_stale() {
+        if self.may_have_missed_changes() {
             return Err(Refusal { why: RefusalReason::Store, until: Some(now.plus(STALE_LOOK_AFTER)) });
         }
         self.correct_clock(provider, now);

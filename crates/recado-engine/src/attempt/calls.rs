@@ -40,7 +40,7 @@ pub(crate) const REFRESH: &str = "refresh:";
 /// A call that waits for a free slot looks again at least this often.
 const BUSY_LOOK: Duration = Duration::from_millis(50);
 
-/// At most one such job for an answer within this.
+/// At most one job that renews an answer within this.
 const REFRESH_EVERY_MS: i64 = 60_000;
 
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct Call {
     pub data: Payload,
     /// Not longer than the route's own.
     pub timeout: Option<Duration>,
-    /// Under which the answer is remembered, within the company and the route.
+    /// Key of the cached answer, within the company and the route.
     pub cache_key: Option<String>,
     /// The caller's span.
     pub traceparent: Option<TraceParent>,
@@ -62,7 +62,7 @@ pub enum Called {
         answer: Option<Payload>,
         took: Duration,
     },
-    /// The provider failed; this is what it said last time.
+    /// The provider failed; the cached answer is returned.
     Cached {
         answer: Payload,
         age: Duration,
@@ -73,7 +73,7 @@ pub enum Called {
         failure: Failure,
         retry_after: Duration,
     },
-    /// The provider would say the same again.
+    /// Permanent failure: a repeat would fail too.
     Refused {
         failure: Failure,
     },
@@ -252,7 +252,7 @@ impl Attempts {
             // Another caller was faster.
             Ok(_) => Err(by_company().unwrap_or(Refusal::without_end(RefusalReason::Rate))),
             Err(error) => {
-                tracing::warn!(provider = %target.provider.name, %error, "cannot spend a rate; the call is refused");
+                tracing::warn!(provider = %target.provider.name, %error, "Cannot spend a rate; the call is refused");
                 Err(Refusal::without_end(RefusalReason::Store))
             }
         }
@@ -285,7 +285,7 @@ impl Attempts {
         Ok(Called::Unavailable { failure, retry_after })
     }
 
-    /// A job that asks again in the policy's time, and whose answer is remembered.
+    /// Schedules a job that asks again after the policy's wait, and whose answer is cached.
     async fn schedule_refresh(
         &self,
         route: &Route,
@@ -305,7 +305,7 @@ impl Attempts {
         match self.env.jobs.enqueue(vec![job]).await {
             Ok(_) => Some(id),
             Err(error) => {
-                tracing::warn!(%error, route = %route.name, "cannot schedule the retry of a call");
+                tracing::warn!(%error, route = %route.name, "Cannot schedule the retry of a call");
                 None
             }
         }
@@ -331,7 +331,7 @@ fn held_back(Refusal { why, until }: &Refusal, provider: &str, now: Timestamp) -
     }
 }
 
-/// The answer's key that this job renews, if that is what it is for.
+/// Returns the key of the cached answer that this job renews, if it renews one.
 pub(crate) fn refreshed_key(job: &Job) -> Option<&str> {
     let (key, _) = job.id.as_str().strip_prefix(REFRESH)?.rsplit_once(':')?;
     // Only the answer that its own route, company and key lead to.
@@ -339,7 +339,7 @@ pub(crate) fn refreshed_key(job: &Job) -> Option<&str> {
     (own == key).then_some(key)
 }
 
-/// A job keeps what its provider answered only if that is short.
+/// Removes an answer that is too long for the job's history.
 pub(crate) fn drop_long_answer(verdict: Verdict) -> Verdict {
     match verdict {
         Verdict::Delivered { answer } => Verdict::Delivered {
@@ -362,7 +362,7 @@ impl Attempts {
         let kv = self.kv.clone();
         self.env.lifecycle.deliveries.spawn(async move {
             if let Err(error) = kv.kv_write(vec![write], now).await {
-                tracing::warn!(%error, "cannot remember an answer");
+                tracing::warn!(%error, "Cannot remember an answer");
             }
         });
     }

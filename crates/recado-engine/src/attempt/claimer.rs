@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Timestamp, Transition};
-use recado_observe::{DelaySource, HoldKind};
+use recado_observe::HoldKind;
 use recado_store::{Pick, StoreError};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -84,7 +84,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
             Ok(claimed) => claimed,
             Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
             Err(error) => {
-                tracing::warn!(route = %route.name, %error, "cannot claim; trying again");
+                tracing::warn!(route = %route.name, %error, "Cannot claim; trying again");
                 drop(reservation);
                 tokio::time::sleep(CLAIM_RETRY).await;
                 continue;
@@ -174,7 +174,7 @@ impl Attempts {
         let drawn = self.gate.draw_rates(Some(&target.provider), &companies).await;
         let failed = drawn.is_err();
         let go = drawn.unwrap_or_else(|error| {
-            tracing::warn!(provider = %target.provider.name, %error, "cannot spend a rate; its jobs go back");
+            tracing::warn!(provider = %target.provider.name, %error, "Cannot spend a rate; its jobs go back");
             vec![false; starting.len()]
         });
         for ((lease, permit), go) in starting.into_iter().zip(go) {
@@ -213,7 +213,7 @@ impl Attempts {
         };
         let attempts = self.clone();
         self.env.lifecycle.spawn(async move {
-            attempts.settle(&lease, transition, None, DelaySource::Policy).await;
+            attempts.settle(&lease, transition, None).await;
         });
     }
 }

@@ -176,7 +176,7 @@ pub(crate) async fn run_heartbeat(leases: Arc<HeldLeases>) {
         wait = match leases.extend_all().await {
             Ok(()) => beat,
             Err(error) => {
-                tracing::warn!(%error, "cannot extend the leases of running deliveries; trying again");
+                tracing::warn!(%error, "Cannot extend the leases of running deliveries; trying again");
                 beat.min(BEAT_RETRY)
             }
         };
@@ -239,7 +239,7 @@ impl HeldLeases {
                     return false;
                 }
                 Err(error) => {
-                    tracing::warn!(jobId = %lease.job.id, %error, "cannot extend a lease before its job is sent; trying again");
+                    tracing::warn!(jobId = %lease.job.id, %error, "Cannot extend a lease before its job is sent; trying again");
                     tokio::time::sleep(BEAT_RETRY).await;
                 }
             }

@@ -38,12 +38,12 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         let next_at = match is_due {
             false => None,
             // Another node may have closed the breaker or paused the route since this one read about it.
-            true if gate.freshness.is_stale() => Some(now.plus(STALE_LOOK_AFTER)),
+            true if gate.may_have_missed_changes() => Some(now.plus(STALE_LOOK_AFTER)),
             true => match attempts.fall_back_on_due(&route).await {
                 Ok(next_at) => next_at,
                 Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
                 Err(error) => {
-                    tracing::warn!(route = %route.name, %error, "cannot claim; trying again");
+                    tracing::warn!(route = %route.name, %error, "Cannot claim; trying again");
                     tokio::time::sleep(CLAIM_RETRY).await;
                     continue;
                 }

@@ -19,30 +19,33 @@ use crate::route::Route;
 const PINNED_WAIT_MIN: Duration = Duration::from_secs(1);
 const PINNED_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Relation of a job's pin to the provider that is about to be asked.
+/// The provider that a job has to be sent through, seen from the one that is about to be asked.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Pinned<'a> {
-    /// It has no pin, or is pinned to this provider.
-    Here,
-    /// It is pinned to another provider of the route.
-    Elsewhere(&'a str),
-    /// It is pinned to a provider that is not on the route.
-    Gone(Box<str>),
+pub(crate) enum RequiredProvider<'a> {
+    /// The job has no pin, or is pinned to this provider.
+    Current,
+    /// The job is pinned to another provider of the route.
+    Other(&'a str),
+    /// The job is pinned to a provider that is no longer on the route.
+    Removed(Box<str>),
 }
 
 /// Compares a job's pin with the provider that is about to be asked. A pin whose provider is not known is taken for one
 /// to the route's first provider, which is asked before all others.
-pub(crate) fn relation<'a>(job: &Job, route: &'a Route, provider: &str) -> Pinned<'a> {
-    let Some(pin) = job.pin() else { return Pinned::Here };
+pub(crate) fn required_provider<'a>(job: &Job, route: &'a Route, provider: &str) -> RequiredProvider<'a> {
+    let Some(pin) = job.pin() else { return RequiredProvider::Current };
     let Some(name) = pin.provider else {
-        return if *route.provider == *provider { Pinned::Here } else { Pinned::Elsewhere(&route.provider) };
+        return match *route.provider == *provider {
+            true => RequiredProvider::Current,
+            false => RequiredProvider::Other(&route.provider),
+        };
     };
     if *name == *provider {
-        return Pinned::Here;
+        return RequiredProvider::Current;
     }
     match route.providers().find(|other| **other == *name) {
-        Some(other) => Pinned::Elsewhere(other),
-        None => Pinned::Gone(name),
+        Some(other) => RequiredProvider::Other(other),
+        None => RequiredProvider::Removed(name),
     }
 }
 
@@ -70,14 +73,14 @@ impl Attempts {
             .await;
     }
 
-    /// Keeps leases that a worker may have, and buries those whose pinned provider left the route.
-    pub(crate) fn without_gone(self: &Arc<Self>, route: &RouteName, leases: Vec<Lease>) -> Vec<Lease> {
+    /// Keeps the leases that a worker may have, and buries the jobs whose pinned provider left the route.
+    pub(crate) fn keep_deliverable(self: &Arc<Self>, route: &RouteName, leases: Vec<Lease>) -> Vec<Lease> {
         let Some(route) = self.env.routes.get(route.as_str()) else { return leases };
         let mut kept = Vec::with_capacity(leases.len());
         for lease in leases {
-            match relation(&lease.job, route, &route.provider) {
-                Pinned::Here | Pinned::Elsewhere(_) => kept.push(lease),
-                Pinned::Gone(provider) => {
+            match required_provider(&lease.job, route, &route.provider) {
+                RequiredProvider::Current | RequiredProvider::Other(_) => kept.push(lease),
+                RequiredProvider::Removed(provider) => {
                     let attempts = self.clone();
                     self.env.lifecycle.spawn(async move { attempts.bury_pinned(&lease, &provider).await });
                 }

@@ -80,7 +80,7 @@ impl PostSettle {
         after
     }
 
-    /// Plans the consequence of a transition for the endpoint or the account, and returns the event that tells of it.
+    /// Plans the consequence of a transition for the endpoint or the account, and returns its event.
     fn plan_consequence(
         &mut self,
         Attempts { env, notifier, .. }: &Attempts,
@@ -128,7 +128,7 @@ impl PostSettle {
         if let Some(account) = self.mark.take()
             && let Err(error) = Box::pin(notifier.accounts.mark(account)).await
         {
-            tracing::warn!(%error, "cannot mark an account");
+            tracing::warn!(%error, "Cannot mark an account");
         }
         if let Some((endpoint, result)) = self.count.take() {
             match Box::pin(notifier.endpoints.count(&endpoint, result)).await {
@@ -138,7 +138,7 @@ impl PostSettle {
                     Box::pin(notifier.announce(event, now)).await;
                 }
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%error, endpointId = &*endpoint, "cannot count a delivery"),
+                Err(error) => tracing::warn!(%error, endpointId = &*endpoint, "Cannot count a delivery"),
             }
         } else if let (Transition::Deliver { .. }, Some(route)) =
             (transition, env.routes.get(job.route.as_str()))
@@ -170,7 +170,7 @@ impl Attempts {
     /// Takes the mark off an account because a delivery was accepted.
     pub(crate) async fn clear_account(&self, route: &Route, job: &Job) {
         if let Err(error) = self.notifier.accounts.clear(&route.provider, job.company.as_str()).await {
-            tracing::warn!(%error, "cannot remove the mark of an account");
+            tracing::warn!(%error, "Cannot remove the mark of an account");
         }
     }
 
@@ -183,7 +183,7 @@ impl Attempts {
         if let Some((account, event)) = accounts.planned_mark(&route.provider, job, failure, &words) {
             self.notifier.announce(event, now).await;
             if let Err(error) = accounts.mark(account).await {
-                tracing::warn!(%error, "cannot mark an account");
+                tracing::warn!(%error, "Cannot mark an account");
             }
         }
     }
@@ -218,7 +218,7 @@ fn endpoint_result(transition: &Transition) -> Option<EndpointResult> {
     }
 }
 
-/// Which endpoint a delivery went to, and how.
+/// Returns the endpoint of a delivery and the result to count, if it counts.
 fn counted(notifier: &Notifier, job: &Job, transition: &Transition) -> Option<(Box<str>, EndpointResult)> {
     let result = endpoint_result(transition)?;
     let WebhookData { endpoint_id, .. } = job.data.parse().ok()?;

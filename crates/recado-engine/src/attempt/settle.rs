@@ -31,11 +31,22 @@ pub(crate) fn settlement(
 }
 
 impl Attempts {
-    /// Settles a lease, with what follows from the transition.
+    /// Settles a lease whose transition is no retry, with what follows from it.
+    pub(crate) fn settle(
+        &self,
+        lease: &Lease,
+        transition: Transition,
+        audit: Option<AuditEvent>,
+    ) -> impl Future<Output = ()> {
+        self.settle_attempt(lease, transition, audit, DelaySource::default())
+    }
+
+    /// Settles a lease after an attempt, with what follows from the transition. `delay_source` is the origin of the wait
+    /// before a retry.
     ///
     /// The plan is made before the first wait, so that the returned future holds each value once: a delivery's future is
     /// moved when its task starts, and its size is part of the cost of a job.
-    pub(crate) fn settle(
+    pub(crate) fn settle_attempt(
         &self,
         lease: &Lease,
         transition: Transition,
@@ -50,19 +61,19 @@ impl Attempts {
     /// Logs a transition that spent no attempt of its own here, and settles it.
     pub(crate) async fn settle_and_log(&self, lease: &Lease, (transition, audit): (Transition, AuditEvent)) {
         log::attempt(&self.env.routes, lease, &transition);
-        self.settle(lease, transition, Some(audit), DelaySource::Policy).await;
+        self.settle(lease, transition, Some(audit)).await;
     }
 
     /// Gives a job back until a later time. Nothing was sent, and it counts as deferred.
     pub(crate) async fn postpone(&self, lease: &Lease, until: Timestamp) {
-        self.settle(lease, Transition::Postpone { until }, None, DelaySource::Policy).await;
+        self.settle(lease, Transition::Postpone { until }, None).await;
     }
 
     /// Gives a job back untouched: this process cannot carry it (its route is gone or belongs to workers), it stood still
     /// and does not know what others wrote, or the worker that asked for it has hung up.
     pub(crate) async fn release(&self, lease: &Lease) {
         let transition = Transition::Release { at: lease.job.due_at, lost: None };
-        self.settle(lease, transition, None, DelaySource::Policy).await;
+        self.settle(lease, transition, None).await;
     }
 
     /// Releases jobs in the background that may not go out after all. Nothing was sent, and they spend no attempt.
@@ -89,7 +100,7 @@ impl Attempts {
             let mut settlement = settlement(&lease, transition, Some(audit), now);
             let post_settle = match damage {
                 Damage::Identity => PostSettle::default(),
-                _ => PostSettle::plan(self, &lease.job, &mut settlement, DelaySource::Policy),
+                _ => PostSettle::plan(self, &lease.job, &mut settlement, DelaySource::default()),
             };
             let attempts = self.clone();
             self.env.lifecycle.spawn(async move {
@@ -109,7 +120,7 @@ impl Attempts {
             }
             match settled {
                 Ok(settled) if settled.first() == Some(&Settled::Stale) => {
-                    tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the outcome was written; another attempt decides");
+                    tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "The lease was lost before the outcome was written; another attempt decides");
                     return;
                 }
                 Ok(_) => {
@@ -117,7 +128,7 @@ impl Attempts {
                 }
                 Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
                 Err(error) => {
-                    tracing::warn!(jobId = %lease.job.id, %error, "cannot write an outcome down yet; trying again");
+                    tracing::warn!(jobId = %lease.job.id, %error, "Cannot write an outcome down yet; trying again");
                     if !std::mem::replace(&mut is_late, true) {
                         lifecycle.unwritten_outcomes.fetch_add(1, Ordering::Relaxed);
                     }

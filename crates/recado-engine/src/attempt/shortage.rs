@@ -1,12 +1,12 @@
-//! Counts and tells shortages of this process: descriptors, memory, ports, names, its store.
+//! Counts and logs resource shortages of this process: descriptors, memory, ports, names, its store.
 //!
 //! A job that meets one is postponed and spends no attempt; its provider is not blamed, and no breaker moves.
 
 use parking_lot::Mutex;
 use recado_core::{Fault, Job, Timestamp};
 
-/// At least between two lines of the log about shortages: thousands of jobs may meet the same one.
-const TELL_EVERY_MS: i64 = 1_000;
+/// Minimum interval between two log lines: thousands of jobs may meet the same shortage.
+const LOG_EVERY_MS: i64 = 1_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shortages(Mutex<Seen>);
@@ -14,7 +14,7 @@ pub(crate) struct Shortages(Mutex<Seen>);
 #[derive(Debug, Default)]
 struct Seen {
     count: u64,
-    told_at: Option<Timestamp>,
+    logged_at: Option<Timestamp>,
 }
 
 impl Shortages {
@@ -23,14 +23,14 @@ impl Shortages {
         self.0.lock().count
     }
 
-    /// Counts a delivery that met a shortage, and tells the operator unless that was done a moment ago.
+    /// Counts a delivery that met a shortage, and logs it unless a line was logged a moment ago.
     pub fn record(&self, job: &Job, fault: &Fault, now: Timestamp) {
         let mut seen = self.0.lock();
         seen.count += 1;
-        if seen.told_at.is_some_and(|at| (0..TELL_EVERY_MS).contains(&(now.as_millis() - at.as_millis()))) {
+        if seen.logged_at.is_some_and(|at| (0..LOG_EVERY_MS).contains(&(now.as_millis() - at.as_millis()))) {
             return;
         }
-        seen.told_at = Some(now);
+        seen.logged_at = Some(now);
         tracing::error!(
             jobId = %job.id,
             route = %job.route,

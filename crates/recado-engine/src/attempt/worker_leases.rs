@@ -21,7 +21,7 @@ use crate::attempt::settle::settlement;
 use crate::attempt::{Attempts, log};
 use crate::clock::sleep_until;
 use crate::error::{EngineError, Result};
-use crate::metrics::delay_source;
+use crate::metrics::delay_source_of;
 use crate::route::Carrier;
 
 /// Leases that one request may ask for.
@@ -156,7 +156,7 @@ impl Attempts {
                 continue;
             }
             let hold_max = self.env.routes.hold_max(route);
-            // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
+            // Workers' slots are their own; breaker, rate and pause apply to workers too.
             let wanted = request.max - leases.len();
             let provider = self.gate.provider_of(route);
             let mut reservation = None;
@@ -198,7 +198,7 @@ impl Attempts {
             for lease in expired {
                 self.give_up_expired(lease, now).await;
             }
-            let due = self.without_gone(route, due);
+            let due = self.keep_deliverable(route, due);
             let taken = self.take_for_worker(provider, due).await;
             if let Some(reservation) = &mut reservation {
                 reservation.hand_out(taken.len());
@@ -220,7 +220,7 @@ impl Attempts {
         let companies: Vec<_> = leases.iter().map(|lease| Some(&lease.job.company)).collect();
         let taken = self.gate.draw_rates(provider, &companies).await;
         if let Err(error) = &taken {
-            tracing::warn!(%error, "cannot spend a rate; its jobs go back");
+            tracing::warn!(%error, "Cannot spend a rate; its jobs go back");
             tokio::time::sleep(CLAIM_RETRY).await;
         }
         let taken = taken.unwrap_or_else(|_| vec![false; leases.len()]);
@@ -255,7 +255,7 @@ impl Attempts {
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(jobId = %lease.job.id, %error, "cannot settle a job whose time is over yet; it goes back");
+                tracing::warn!(jobId = %lease.job.id, %error, "Cannot settle a job whose time is over yet; it goes back");
                 self.release_all([self.leases.hold(lease)]);
             }
         }
@@ -287,7 +287,7 @@ impl Attempts {
                 let feedback = DeliveryFeedback::of(&lease.job, &verdict);
                 self.gate.record_feedback(provider, &lease.job.company, feedback, lease.claimed_at, now);
             }
-            let (delay_source, draw) = (delay_source(&verdict), self.env.random.next_draw());
+            let (delay_source, draw) = (delay_source_of(&verdict), self.env.random.next_draw());
             let (mut transition, audit) =
                 decide::decide_after_attempt(&lease, verdict, terms, lease.claimed_at, now, draw);
             let provider = provider.map_or("", |provider| &provider.name);

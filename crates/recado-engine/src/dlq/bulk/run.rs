@@ -38,6 +38,9 @@ const SAVE_WHILE_WAITING_EVERY: Duration = Duration::from_secs(5);
 /// Entries are taken on in chunks of about this time, so that they share commits.
 const CHUNK_TIME: Duration = Duration::from_millis(50);
 
+/// A bulk act gives up when this many entries failed and none was done.
+const GIVE_UP_AFTER: u64 = 20;
+
 /// Time between two looks at a canary.
 const CANARY_LOOK: Duration = Duration::from_millis(250);
 
@@ -61,7 +64,7 @@ pub(crate) async fn run(dlq: Arc<DeadLetters>) {
                 }
             }
             Err(StoreError::Broken(error)) => return dlq.env.lifecycle.fail_store(&error),
-            Err(error) => tracing::warn!(%error, "cannot look for bulk acts; trying again"),
+            Err(error) => tracing::warn!(%error, "Cannot look for bulk acts; trying again"),
         }
         tokio::select! {
             biased;
@@ -152,7 +155,7 @@ impl Runner {
             let because = failed.then(|| self.last_failure("every entry failed"));
             return self.end(if failed { BulkState::Failed } else { BulkState::Done }, because).await;
         }
-        if none_done && figures.failed >= FAILURES_NAMED_MAX as u64 && hand_is_empty {
+        if none_done && figures.failed >= GIVE_UP_AFTER && hand_is_empty {
             let because = format!("the first {} failed", figures.failed);
             return self.end(BulkState::Failed, Some(self.last_failure(&because))).await;
         }
@@ -190,7 +193,7 @@ impl Runner {
         format!("{what}; the last one because {last}")
     }
 
-    /// Entries to take on next, and the time that they may take.
+    /// Size and time budget of the next chunk.
     fn chunk(&self) -> (usize, Duration) {
         let each = Duration::from_secs(1) / self.bulk().rate_per_second.max(1);
         let size = (CHUNK_TIME.as_nanos() / each.as_nanos().max(1)).max(1);
@@ -303,7 +306,7 @@ impl Runner {
                     return Err(StoreError::Unavailable(error.to_string()));
                 }
                 Err(error) => {
-                    tracing::warn!(jobId = %entry.job_id, %error, "an entry of a bulk act has to wait for the store");
+                    tracing::warn!(jobId = %entry.job_id, %error, "An entry of a bulk act has to wait for the store");
                     self.wait(STORE_RETRY).await;
                 }
             }
