@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use recado_core::reason::clip;
+use recado_engine::route::Routes;
 use recado_engine::{EngineError, TrailError};
 use recado_store::StoreError;
 use recado_wire::problem::PROBLEM_JSON;
@@ -40,7 +41,7 @@ pub(crate) fn written(status: StatusCode, json: impl Into<Bytes>) -> Response {
 /// A value as JSON.
 pub(crate) fn write<T: Serialize>(value: &T) -> ApiResult<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| {
-        tracing::error!(%error, "cannot write an answer");
+        tracing::error!(%error, "Cannot write an answer");
         ApiError::new(Code::Internal, "the answer cannot be written; the log says more")
     })
 }
@@ -106,6 +107,10 @@ impl ApiError {
 
     pub fn no_such_job(id: &str) -> Self {
         ApiError::not_found(format!("there is no job `{}`", shown_name(id)))
+    }
+
+    pub fn no_such_route(routes: &Routes, name: &str) -> Self {
+        ApiError::not_found(routes.unknown_route(name))
     }
 
     pub fn stale() -> Self {
@@ -184,7 +189,7 @@ impl From<TrailError> for ApiError {
             TrailError::None => ApiError::not_found(error.to_string()),
             TrailError::Busy => ApiError::busy(error.to_string()),
             TrailError::Files(_) | TrailError::CutOff => {
-                tracing::error!(%error, "cannot use the audit trail");
+                tracing::error!(%error, "Cannot use the audit trail");
                 ApiError::again_soon("the audit trail's files cannot be used right now; the log says why")
             }
         }

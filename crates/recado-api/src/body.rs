@@ -253,7 +253,10 @@ async fn next(body: &mut Body, deadline: Instant, timeout: Duration) -> ApiResul
             }
             // This answer has no reader: the connection is gone.
             Ok(Some(Err(_))) => {
-                return Err(ApiError::new(Code::InvalidJson, "the body ended before its time"));
+                return Err(ApiError::new(
+                    Code::InvalidJson,
+                    "the connection closed before the whole body arrived",
+                ));
             }
             Err(_) => {
                 let detail = format!("the body did not arrive within {} s", timeout.as_secs_f32());

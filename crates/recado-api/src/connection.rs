@@ -120,7 +120,7 @@ pub(crate) async fn serve_connection(
             is_closing = true;
             connection.as_mut().graceful_shutdown();
         }
-        // What went wrong with a connection is the other side's business: requests have their own answers.
+        // Connection errors are not logged; requests have their own answers.
         if connection.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }

@@ -30,7 +30,7 @@ pub(crate) async fn finish(request: Request, next: Next) -> Response {
     match tokio::spawn(next.run(request)).await {
         Ok(response) => response,
         Err(error) => {
-            tracing::error!(%error, "an act ended without an answer");
+            tracing::error!(%error, "An act ended without an answer");
             ApiError::new(Code::Internal, "the act was cut off; the log says more").into_response()
         }
     }

@@ -160,14 +160,14 @@ async fn accept(listener: &TcpListener, failure: &mut RepeatedFailure) -> (TcpSt
             Ok((stream, address)) => {
                 // Answers are small and whole: waiting to fill a packet only makes them late.
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "cannot turn TCP_NODELAY on");
+                    tracing::debug!(%error, "Cannot turn TCP_NODELAY on");
                 }
                 return (stream, address);
             }
             Err(error) if is_the_peers_fault(&error) => {}
             Err(error) => {
                 if let Some(failures) = failure.line_due(Instant::now()) {
-                    tracing::warn!(%error, failures, "cannot accept a connection; trying again");
+                    tracing::warn!(%error, failures, "Cannot accept a connection; trying again");
                 }
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }

@@ -22,7 +22,7 @@ use recado_wire::leases::{
 };
 use recado_wire::nodes::NodeList;
 use recado_wire::providers::{
-    BreakerRequest, FailureReport, PauseRequest, Permit, Provider, ProviderList, SuccessReport,
+    BreakerRequest, CallPermit, FailureReport, PauseRequest, Provider, ProviderList, SuccessReport,
 };
 use recado_wire::routes::{Route, RouteList};
 use recado_wire::tenants::{Tenant, TenantChange, TenantList, TenantQuery};
@@ -132,7 +132,7 @@ calls! {
     }
     /// Asks whether the caller's own code may call a provider now; a no is an answer, too. After a yes,
     /// report the result by [`Client::report_success`] or [`Client::report_failure`].
-    permit(name: &str) -> Permit { POST ["v1", "providers", name, "permit"] IfUnsent }
+    permit(name: &str) -> CallPermit { POST ["v1", "providers", name, "permit"] IfUnsent }
     report_success(name: &str, report: &SuccessReport) -> Provider {
         POST ["v1", "providers", name, "success"] IfUnsent, report
     }

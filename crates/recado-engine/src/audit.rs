@@ -163,7 +163,7 @@ impl AuditTrail {
         self.archive.terms.as_ref()?;
         let stored = match self.store.is_shared() {
             true => ArchiverState::read(&*self.store, now).await.unwrap_or_else(|error| {
-                tracing::debug!(%error, "cannot read how far the audit trail's files are");
+                tracing::debug!(%error, "Cannot read how far the audit trail's files are");
                 None
             }),
             false => None,

@@ -5,7 +5,7 @@
 //! | [`rescuer`] | takes over leases whose holder vanished, and jobs whose time ran out |
 //! | [`pruner`] | forgets what retention no longer keeps |
 //! | [`nodes`] | the processes that share the store |
-//! | [`gauges`] | how things stand, read from the store now and then |
+//! | [`gauges`] | gauges, read from the store now and then |
 //! | [`alerts`] | measures, and tells of alerts that fire or are over |
 //!
 //! The heartbeat of leases is [`crate::attempt::leases`]; the archiver is [`crate::audit`]'s.

@@ -255,9 +255,7 @@ impl Engine {
         lifecycle.stopped.cancel();
         let rest_ends = all_end([&lifecycle.duties, &lifecycle.deliveries, &lifecycle.heartbeat]);
         if tokio::time::timeout_at(last_step(deadline), rest_ends).await.is_err() {
-            tracing::warn!(
-                "The store did not take all that a stop writes down; other nodes find out by themselves"
-            );
+            tracing::warn!("Some shutdown state was not saved; other nodes will detect it");
         }
         match tokio::time::timeout_at(last_step(deadline), self.store.close()).await {
             Ok(closed) => closed?,

@@ -94,7 +94,7 @@ impl Notifier {
             return;
         }
         if let Err(error) = self.env.jobs.enqueue(jobs.clone()).await {
-            tracing::warn!(%error, event = event.kind.as_str(), "cannot enqueue the notices of an event; sending them without the store");
+            tracing::warn!(%error, event = event.kind.as_str(), "Cannot enqueue the notices of an event; sending them without the store");
             jobs.into_iter().for_each(|job| self.send_directly(job));
         }
     }
@@ -154,6 +154,6 @@ pub(crate) fn warn_of(event: &Event) {
         endpointId = event.data.endpoint_id.as_deref(),
         provider = event.data.provider.as_deref(),
         reason = event.data.reason.as_deref().or(event.data.outcome.last_error.as_deref()),
-        "Needs attention"
+        "Endpoint or account needs attention"
     );
 }

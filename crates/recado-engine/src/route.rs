@@ -19,7 +19,7 @@ pub enum Carrier {
     Transport(Arc<dyn Transport>),
     /// Workers that lease the route's jobs over the API.
     Workers,
-    /// None yet: the lines to configure, in words. The route has a policy and rules, and refuses jobs.
+    /// Not configured; holds the configuration lines to write. The route has a policy and rules, and refuses jobs.
     Missing(String),
 }
 
@@ -139,12 +139,12 @@ impl Routes {
     }
 
     /// Says that there is no such route.
-    pub(crate) fn unknown_route(&self, name: &str) -> String {
+    pub fn unknown_route(&self, name: &str) -> String {
         let name = recado_core::reason::clip(name, recado_core::name::NAME_LEN_MAX);
         format!("there is no route `{name}`; known routes: {}", self.names().join(", "))
     }
 
-    /// Rewrites a provider's words about a job for readers that its payload is not meant for.
+    /// Masks payload data in a provider's message.
     pub(crate) fn redact(&self, job: &Job, words: &Reason) -> String {
         redact(words.as_str(), &job.data, self.speaker(job))
     }

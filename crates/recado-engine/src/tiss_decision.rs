@@ -99,7 +99,7 @@ impl TissDecisions {
             if let Some(notice) = notice
                 && let Err(error) = self.env.jobs.enqueue(vec![notice]).await
             {
-                tracing::warn!(%error, claimId = failure.claim_id, "cannot enqueue a notice");
+                tracing::warn!(%error, claimId = failure.claim_id, "Cannot enqueue a notice");
             }
         }
         self.notifier.events.publish(event);

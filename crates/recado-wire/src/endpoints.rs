@@ -1,4 +1,4 @@
-//! Webhook endpoints: where a company wants to hear from us.
+//! Webhook endpoints: URLs that receive a company's events.
 
 use std::fmt;
 

@@ -17,7 +17,7 @@ pub struct Provider {
     pub name: Box<str>,
     #[schema(value_type = components::BreakerState)]
     pub state: BreakerState,
-    /// That it is to blame for, and that count now.
+    /// Failures blamed on the provider within the window.
     pub failures_in_window: u64,
     /// Time when it came into this state; absent when it never left it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,8 +151,9 @@ impl Body for PauseRequest {
 
 /// Permit for the caller's own code to ask the provider now. After a yes, the caller reports the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Permit)]
 #[serde(rename_all = "camelCase")]
-pub struct Permit {
+pub struct CallPermit {
     pub permitted: bool,
     #[schema(value_type = components::BreakerState)]
     pub state: BreakerState,

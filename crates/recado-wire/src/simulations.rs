@@ -121,12 +121,12 @@ impl SimulationRequest {
     fn check_outages(&self, faults: &mut Faults) {
         let outages = self.outages.as_deref().unwrap_or_default();
         if outages.len() > OUTAGES_MAX {
-            faults.note("outages", format!("are {}; give at most {OUTAGES_MAX}", outages.len()));
+            faults.note("outages", format!("has {} entries; give at most {OUTAGES_MAX}", outages.len()));
         }
         for (at, outage) in outages.iter().enumerate().take(OUTAGES_MAX) {
             let place = format!("/outages/{at}");
             if outage.from_ms == outage.to_ms {
-                faults.note_at(place, "lasts no time; let it end later than it begins");
+                faults.note_at(place, "has no duration; its end must be after its start");
             } else if outage.from_ms > outage.to_ms {
                 faults.note_at(place, "ends before it begins; the later time comes second");
             } else if outage.to_ms > self.for_ms() {

@@ -18,7 +18,7 @@ pub const WEIGHT_MAX: u32 = 100;
 pub struct Tenant {
     #[schema(value_type = String, example = "acme")]
     pub company_id: CompanyId,
-    /// Its turn is this many times as long.
+    /// Multiplier of the company's turn.
     pub weight: u32,
     /// Deliveries at most that start in a minute, over all routes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub struct TenantStats {
     #[schema(minimum = 1, maximum = 5)]
     pub current_priority: u32,
     pub total_processed: u64,
-    /// Jobs it has had of its turn, while no other tenant has been served since.
+    /// Consecutive jobs of its current turn; 0 once another tenant is served.
     pub consecutive_batch_count: u32,
     /// Reason why its due jobs are not on their way; absent when none is due.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -44,7 +44,7 @@ pub async fn enqueue_batch(api: ApiState, reader: Reader, request: Request) -> A
         answer
     });
     elsewhere.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a batch could not be accepted");
+        tracing::error!(%error, "A batch could not be accepted");
         Err(ApiError::new(Code::Internal, "the batch could not be accepted; the log says more"))
     })
 }

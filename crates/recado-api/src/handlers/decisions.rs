@@ -17,8 +17,9 @@ pub async fn decide(api: ApiState, request: Request) -> ApiResult {
     let Read { value: request, mut faults } = read::body::<DecisionRequest>(received.text()?)?;
     let route = request.route.as_deref().unwrap_or(ROUTE_DEFAULT);
     let routes = api.engine.routes();
+    let unknown_route = || format!("is not a known route; {}", suggest(route, &routes.names()));
     if routes.get(route).is_none() {
-        faults.note("route", format!("is not a route here; {}", suggest(route, &routes.names())));
+        faults.note("route", unknown_route());
     }
     if !faults.is_empty() {
         return Err(faults.into_vec().into());
@@ -31,6 +32,6 @@ pub async fn decide(api: ApiState, request: Request) -> ApiResult {
     };
     match api.engine.tiss.decide_claim(&failure).await? {
         Some(decision) => answer::ok(&Decision::from(decision)),
-        None => Err(ApiError::invalid_at("/route", "is not a route here")),
+        None => Err(ApiError::invalid_at("/route", unknown_route())),
     }
 }

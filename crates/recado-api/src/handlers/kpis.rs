@@ -24,9 +24,7 @@ pub async fn show(api: ApiState, CheckedQuery(query): CheckedQuery<KpiQuery>) ->
     let window = Duration::from_millis(window_ms);
     let route = query.route.as_ref().map(RouteName::as_str);
     let Some(found) = engine.metrics.kpis(route, window) else {
-        let known = engine.routes().names().join(", ");
-        let route = route.unwrap_or_default();
-        return Err(ApiError::not_found(format!("there is no route `{route}`; known routes: {known}")));
+        return Err(ApiError::no_such_route(engine.routes(), route.unwrap_or_default()));
     };
     let begin = Timestamp::from_millis(engine.now().as_millis().saturating_sub_unsigned(window_ms));
     let since = engine.metrics.started_at().max(begin);

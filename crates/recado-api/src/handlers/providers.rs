@@ -12,7 +12,7 @@ use recado_engine::{HoldCause, HoldReason, ProviderAct};
 use recado_store::TenantFilter;
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::{
-    BreakerAction, BreakerLimits, BreakerRequest, FailureReport, PauseRequest, Paused, Permit, Provider,
+    BreakerAction, BreakerLimits, BreakerRequest, CallPermit, FailureReport, PauseRequest, Paused, Provider,
     ProviderLimits, ProviderList, RateLimit, SuccessReport,
 };
 
@@ -80,7 +80,7 @@ fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64
     let routes: Vec<RouteName> = routes.map(|route| route.name.clone()).collect();
     let undeliverable = |route: &RouteName| api.engine.routes().why_undeliverable(route.as_str());
     let reasons: Option<Vec<String>> = routes.iter().map(undeliverable).collect();
-    // A provider that none of its routes can reach looks well, for it is never tried.
+    // An unreachable provider would look healthy otherwise: it is never tried.
     let unreachable = reasons.and_then(|reasons| reasons.into_iter().next());
     let waiting_for = unreachable.map(|why| WaitingFor::Route { why }).or_else(|| {
         view.hold().or_else(|| api.engine.gate.receivers_hold(&view.name, None)).map(waiting_for)
@@ -187,12 +187,12 @@ pub async fn resume(api: ApiState, name: InPath<String>, actor: Actor, Reason(re
 #[utoipa::path(
     post, path = "/v1/providers/{name}/permit", tag = "providers", operation_id = "askForPermit",
     params(("name" = String, Path)),
-    responses((status = 200, description = "Granted or refused.", body = Permit), NoSuchProvider, ReadProblems)
+    responses((status = 200, description = "Granted or refused.", body = CallPermit), NoSuchProvider, ReadProblems)
 )]
 pub async fn permit(api: ApiState, name: InPath<String>) -> ApiResult {
     let permit = api.engine.gate.permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
     let PermitAnswer { permitted, state, reason, retry_after } = permit;
-    answer::ok(&Permit { permitted, state, reason, retry_after_ms: retry_after.map(millis) })
+    answer::ok(&CallPermit { permitted, state, reason, retry_after_ms: retry_after.map(millis) })
 }
 
 /// A permitted call went well.

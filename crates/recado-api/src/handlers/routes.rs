@@ -68,8 +68,7 @@ pub async fn resume(api: ApiState, name: InPath<String>, actor: Actor, Reason(re
 /// Shows a route after an act on it, or says that there is none.
 async fn show_or_refuse(api: &ApiState, name: &str) -> ApiResult {
     let Some(route) = api.engine.routes().get(name) else {
-        let (name, known) = (shown_name(name), api.engine.routes().names().join(", "));
-        return Err(ApiError::not_found(format!("there is no route `{name}`; known routes: {known}")));
+        return Err(ApiError::no_such_route(api.engine.routes(), name));
     };
     answer::ok(&show_one(api, route, &counts(api).await?))
 }

@@ -26,8 +26,7 @@ pub async fn suggest(
 ) -> ApiResult {
     let engine = &api.engine;
     if let Some(route) = query.route.as_ref().filter(|route| engine.routes().get(route.as_str()).is_none()) {
-        let known = engine.routes().names().join(", ");
-        return Err(ApiError::not_found(format!("there is no route `{route}`; known routes: {known}")));
+        return Err(ApiError::no_such_route(engine.routes(), route.as_str()));
     }
     let week_ago = || engine.now().as_millis().saturating_sub_unsigned(millis(SINCE_DEFAULT));
     let since = query.since.unwrap_or_else(|| Timestamp::from_millis(week_ago()));

@@ -25,7 +25,7 @@ pub async fn simulate(api: ApiState, request: Request) -> ApiResult {
     let Read { value: request, mut faults } = read::body::<SimulationRequest>(received.text()?)?;
     let routes = api.engine.routes();
     let Some(route) = routes.get(&request.route) else {
-        faults.note("route", format!("is not a route here; {}", suggest(&request.route, &routes.names())));
+        faults.note("route", format!("is not a known route; {}", suggest(&request.route, &routes.names())));
         return Err(faults.into_vec().into());
     };
     let policies = policies(&api, &request, &route.terms.policy, &mut faults);
@@ -62,7 +62,7 @@ pub async fn simulate(api: ApiState, request: Request) -> ApiResult {
              memory; simulate fewer jobs, or run `recado simulate` on another machine"
         ))),
         Err(Stopped::Failed(why)) => {
-            tracing::error!(why, "a simulation failed");
+            tracing::error!(why, "A simulation failed");
             Err(ApiError::new(Code::Internal, "the simulation failed; the log says more"))
         }
     }
@@ -109,7 +109,7 @@ async fn run(
         let _ = sender.send(simulated);
     };
     let failed = |error: &dyn std::fmt::Display| {
-        tracing::error!(%error, "a simulation ended without a result");
+        tracing::error!(%error, "A simulation ended without a result");
         ApiError::new(Code::Internal, "the simulation was cut off; the log says more")
     };
     std::thread::Builder::new().name("simulation".to_owned()).spawn(work).map_err(|error| failed(&error))?;

@@ -20,7 +20,7 @@ const _: () = assert!(WEIGHT_MAX == recado_engine::admission::tenant_limits::WEI
 
 fn no_such_tenant(company: &str) -> ApiError {
     let company = shown_name(company);
-    ApiError::not_found(format!("nothing is known of company `{company}`"))
+    ApiError::not_found(format!("there is no company `{company}` with jobs, dead letters or terms"))
 }
 
 fn empty_stats() -> TenantStats {

@@ -186,7 +186,7 @@ impl Gate {
             }
             Ok(_) => Err(Refusal::without_end(RefusalReason::Rate)),
             Err(error) => {
-                tracing::warn!(provider = %provider.name, %error, "cannot spend a rate; the permit is refused");
+                tracing::warn!(provider = %provider.name, %error, "Cannot spend a rate; the permit is refused");
                 Err(Refusal::without_end(RefusalReason::Store))
             }
         }

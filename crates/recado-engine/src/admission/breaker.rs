@@ -337,7 +337,7 @@ impl Gate {
             Ok(ControlEffect { has_probe: true, .. }) => Ok(()),
             Ok(_) => Err(match provider.ask(1, SlotOwner::Outside, hold_max, now) {
                 Err(refusal) => refusal,
-                // It closed meanwhile, or the faster one is done already.
+                // The breaker closed, or another node's probe has already ended.
                 Ok(admittance) => {
                     if let Admittance::Granted(count) = admittance {
                         provider.unreserve(count);
@@ -346,7 +346,7 @@ impl Gate {
                 }
             }),
             Err(error) => {
-                tracing::warn!(provider = %provider.name, %error, "cannot ask the store for a probe; trying again");
+                tracing::warn!(provider = %provider.name, %error, "Cannot ask the store for a probe; trying again");
                 Err(Refusal { why: RefusalReason::Store, until: again })
             }
         }

@@ -119,7 +119,7 @@ pub(crate) enum Admittance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotOwner {
     ThisProcess,
-    /// It happens outside this process, and how many do so at the same time is not our business.
+    /// Started outside this process, which does not limit their number.
     Outside,
 }
 

@@ -22,7 +22,7 @@ pub const WEIGHT_MAX: u32 = 100;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TenantTerms {
-    /// Its turn is this many times as long.
+    /// Multiplier of the company's turn.
     pub weight: u32,
     /// Deliveries at most that start in a minute, over all routes.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -118,7 +118,7 @@ impl AuditTrail {
         if let Ok(Some(mut lease)) = self.take_lease().await
             && let Err(error) = lease.release(self.env.now()).await
         {
-            tracing::debug!(%error, "cannot give up the right to archive; it ends by itself");
+            tracing::debug!(%error, "Cannot give up the right to archive; it ends by itself");
         }
     }
 
@@ -295,7 +295,7 @@ impl Duties {
         if self.trimmed_at.is_none_or(|at| at.elapsed() >= TRIM_EVERY) {
             self.trimmed_at = Some(Instant::now());
             if let Err(error) = trail.trim(FORGOTTEN_KEPT).await {
-                tracing::warn!(%error, "cannot trim the audit trail in the store; trying again later");
+                tracing::warn!(%error, "Cannot trim the audit trail in the store; trying again later");
             }
         }
         let now = trail.env.now();

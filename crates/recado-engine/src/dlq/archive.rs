@@ -51,7 +51,7 @@ const MOVED_TO: &str = "Moved to ";
 pub(crate) async fn run(dlq: Arc<DeadLetters>, archive: Arc<dyn Archive>) {
     // The hour of the last notice that it cannot be written.
     let mut told = None;
-    let complaint = "cannot look after the dead letter queue; trying again";
+    let complaint = "Cannot look after the dead letter queue; trying again";
     loop {
         let round = archive_batch(&dlq, &archive, &mut told).await;
         if !dlq.env.lifecycle.rest_after(round, LOOK_EVERY, complaint).await {

@@ -54,7 +54,7 @@ pub(crate) async fn run(dlq: Arc<DeadLetters>) {
                 Err(EngineError::Store(StoreError::Broken(error))) => {
                     return dlq.env.lifecycle.fail_store(&error);
                 }
-                Err(error) => tracing::warn!(%route, %error, "cannot replay dead letters; trying again"),
+                Err(error) => tracing::warn!(%route, %error, "Cannot replay dead letters; trying again"),
             }
         }
     }

@@ -62,7 +62,7 @@ struct Slot {
     at: Timestamp,
 }
 
-/// Which dead letters a bulk act is about. What is given must all hold.
+/// Selection of a bulk act; all given conditions must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Chosen {

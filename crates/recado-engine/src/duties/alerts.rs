@@ -102,7 +102,7 @@ impl AlertRunner {
         let mut goes_on = self.env.lifecycle.rest(every).await;
         while goes_on {
             let round = self.round(&mut held, &mut watch).await.map(|()| every);
-            let complaint = "cannot look after the alerts; trying again";
+            let complaint = "Cannot look after the alerts; trying again";
             goes_on = self.env.lifecycle.rest_after(round, every, complaint).await;
         }
     }

@@ -183,9 +183,9 @@ impl GaugeReader {
     }
 }
 
-/// Logs a figure that the store cannot tell right now.
+/// Returns a figure, or logs that the store cannot give it right now.
 fn known<T>(answer: Result<T, StoreError>) -> Option<T> {
-    answer.map_err(|error| tracing::debug!(%error, "cannot tell how things stand")).ok()
+    answer.map_err(|error| tracing::debug!(%error, "Cannot read gauges")).ok()
 }
 
 fn tenant(view: TenantView) -> Tenant {

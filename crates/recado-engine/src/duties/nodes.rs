@@ -66,10 +66,10 @@ pub enum Health {
 #[derive(Debug, Clone)]
 pub struct Node {
     pub id: Box<str>,
-    /// The last that was heard of it.
+    /// Its last heartbeat.
     pub beat: Beat,
     pub health: Health,
-    /// Of all that ended in the last minute, how much this node did.
+    /// This node's share of the jobs that ended in the last minute.
     pub share_percent: f64,
 }
 
@@ -180,7 +180,7 @@ async fn write(kv: &dyn KeyValue, node: &str, beat: Option<&Beat>, now: Timestam
         Err(error) => Err(error),
     };
     if let Err(error) = written {
-        tracing::debug!(%error, "cannot tell the other nodes that this one is there");
+        tracing::debug!(%error, "Cannot write this node's heartbeat");
     }
 }
 

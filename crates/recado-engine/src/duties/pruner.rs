@@ -24,7 +24,7 @@ pub(crate) async fn run(env: Arc<Environment>, retention: Retention, dead_letter
             record_expired(&env, pruned.dead_letters, dead_letter_ttl);
             if pruned.more { BATCH_EVERY } else { ROUND_EVERY }
         });
-        goes_on = env.lifecycle.rest_after(round, ROUND_EVERY, "cannot prune; trying again later").await;
+        goes_on = env.lifecycle.rest_after(round, ROUND_EVERY, "Cannot prune; trying again later").await;
     }
 }
 
@@ -35,8 +35,5 @@ fn record_expired(env: &Environment, dead_letters: u64, ttl: Duration) {
     let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
     let moved_at = Timestamp::from_millis(env.now().as_millis().saturating_sub(ttl_ms));
     (0..dead_letters).for_each(|_| env.metrics.record_dead_letter_left(DeadLetterExit::Expired, moved_at));
-    tracing::warn!(
-        count = dead_letters,
-        "Dead letters reached the end of their time and were removed; the audit trail names them"
-    );
+    tracing::warn!(count = dead_letters, "Dead letters expired and were removed; the audit trail names them");
 }

@@ -57,7 +57,7 @@ async fn rest_after(attempts: &Attempts, swept: Result<Swept, StoreError>, longe
         Some(at) => at.since(attempts.env.now()).min(longest),
         None => longest,
     });
-    let complaint = "cannot look for abandoned jobs; trying again";
+    let complaint = "Cannot look for abandoned jobs; trying again";
     attempts.env.lifecycle.rest_after(round, longest, complaint).await
 }
 
@@ -83,7 +83,7 @@ struct TakeoverGate {
 }
 
 impl TakeoverGate {
-    /// Whatever had ended by the start may be taken over at once.
+    /// Leases that had ended at start may be taken over at once.
     fn new(now: Timestamp) -> Self {
         TakeoverGate { before: now, since: None, last: Instant::now(), last_time: now }
     }

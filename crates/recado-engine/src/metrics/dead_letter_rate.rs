@@ -49,7 +49,7 @@ impl DeadLetterRate {
         loop {
             let goes_on = lifecycle.rest(WRITE_EVERY).await;
             if let Err(error) = self.write_counts().await {
-                tracing::warn!(%error, "cannot write down how many dead letters came in; trying again");
+                tracing::warn!(%error, "Cannot write down how many dead letters came in; trying again");
             }
             if !goes_on {
                 return;

@@ -214,7 +214,7 @@ impl Endpoint {
 pub(crate) enum EndpointResult {
     Delivered,
     Failed,
-    /// 410: it is not coming back.
+    /// The endpoint answered 410 Gone.
     Gone,
 }
 

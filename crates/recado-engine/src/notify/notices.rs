@@ -17,7 +17,7 @@ pub const NOTICES_COMPANY: &str = "recado";
 /// The actor of acts that no person made.
 pub(crate) const OURSELVES: &str = "recado";
 
-/// Reads a company that callers may speak for: any but Recado's own, to which nothing is told.
+/// Parses a caller's company id; refuses Recado's own.
 pub fn caller_company(name: &str) -> Result<CompanyId, String> {
     match CompanyId::new(name) {
         Ok(_) if name == NOTICES_COMPANY => {
@@ -54,18 +54,18 @@ pub enum Shape {
     Slack,
 }
 
-/// The channels by name, and which of them hears of what.
+/// The channels by name, and the events each receives.
 #[derive(Clone, Debug, Default)]
 pub struct Notices {
     pub channels: BTreeMap<Box<str>, Channel>,
-    /// Hears of dead letters of routes that name no channel, and of endpoints that were switched off.
+    /// Receives dead letters of routes that name no channel, and endpoints that were switched off.
     pub default: Option<Box<str>>,
-    /// Hear of alerts, instead of the default one.
+    /// Receive alerts, instead of the default one.
     pub alerts: Vec<Box<str>>,
 }
 
 impl Notices {
-    /// The job that tells a channel of an event.
+    /// Makes the job that delivers an event to a channel.
     pub fn notice(
         &self,
         channel: Option<&str>,
@@ -157,7 +157,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// One line a field, so that it reads on a phone at three in the morning.
+/// Writes one field per line, readable on a phone.
 fn text(event: &Event) -> String {
     let mut text = format!("{}\n{}\n\n", event.kind.as_str(), event.timestamp);
     let fields = serde_json::to_value(&event.data).unwrap_or_default();

@@ -77,7 +77,7 @@ pub(crate) async fn run(
             *freshness.0.lock() = Some(began);
             SYNC_REST
         });
-        let complaint = "cannot read what other nodes wrote; trying again";
+        let complaint = "Cannot read what other nodes wrote; trying again";
         if !lifecycle.rest_after(round, SYNC_REST, complaint).await {
             return;
         }

@@ -302,7 +302,7 @@ impl SharedStore {
                 Ok(saved) => saved.into_iter().flat_map(|saved| saved.pending).for_each(&on_saved),
                 Err(StoreError::Broken(_)) => return,
                 Err(_) => {
-                    tracing::warn!("cannot save a shared value; trying again");
+                    tracing::warn!("Cannot save a shared value; trying again");
                     tokio::select! {
                         biased;
                         () = self.lifecycle.stopped.cancelled() => return,

@@ -110,13 +110,13 @@ codes! {
     InvalidJson = "invalid_json", 400, "The body is not JSON";
     Unauthorized = "unauthorized", 401, "The token is missing or wrong";
     HostNotAllowed = "host_not_allowed", 403, "The Host header is not one of this server's names";
-    OriginNotAllowed = "origin_not_allowed", 403, "A page of another site may not use this API";
-    NotFound = "not_found", 404, "There is no such thing";
+    OriginNotAllowed = "origin_not_allowed", 403, "Cross-origin request refused";
+    NotFound = "not_found", 404, "Not found";
     MethodNotAllowed = "method_not_allowed", 405, "The method does not fit the path";
     /// The body did not arrive in time.
     RequestTimeout = "request_timeout", 408, "The request took too long to arrive";
     /// The state of the thing does not allow it.
-    Conflict = "conflict", 409, "The state of things does not allow this";
+    Conflict = "conflict", 409, "Conflict with the current state";
     /// The lease ran out or was settled before.
     StaleLease = "stale_lease", 409, "The lease is no longer yours";
     PayloadTooLarge = "payload_too_large", 413, "The request is too large";
@@ -125,7 +125,7 @@ codes! {
     ValidationFailed = "validation_failed", 422, "The request has faults";
     /// Of one address; a right token is let in all the same.
     TooManyWrongTokens = "too_many_wrong_tokens", 429, "This address sent too many wrong tokens";
-    Internal = "internal", 500, "A fault of Recado's own";
+    Internal = "internal", 500, "Internal error";
     /// The provider of a call said no, and would say so again.
     ProviderRefused = "provider_refused", 502, "The provider refused the call for good";
     /// Nothing was written; come back later.
@@ -135,7 +135,7 @@ codes! {
     StoreBroken = "store_broken", 503, "The store has failed";
     Stopping = "stopping", 503, "The server is stopping";
     /// Too much is on its way in at the same time.
-    Overloaded = "overloaded", 503, "The server has too much to do";
+    Overloaded = "overloaded", 503, "Server overloaded";
     /// The provider of a call failed, and there is no earlier answer to fall back on.
     ProviderUnavailable = "provider_unavailable", 503, "The provider is not available";
     TooManyConnections = "too_many_connections", 503, "The server has too many connections";

@@ -44,7 +44,7 @@ impl From<serde_json::Error> for NotJson {
 
 /// A request body that is one JSON object.
 pub trait Body: DeserializeOwned {
-    /// What to write in a field, where its type does not say enough.
+    /// Advice for fields whose type does not say enough.
     const WRITE: &'static [(&'static str, &'static str)] = &[];
 
     /// One of its fields tells `null` from absence.

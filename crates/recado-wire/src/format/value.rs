@@ -45,7 +45,7 @@ impl serde::de::Error for Refusal {
 /// Text for the faults of fields whose types do not say enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FieldHints {
-    /// What to write in a field of a body.
+    /// Advice for a field of a body.
     pub write: &'static [(&'static str, &'static str)],
     /// Least, most and unit of a whole number in a query.
     pub ranges: &'static [(&'static str, u64, u64, &'static str)],
@@ -139,7 +139,7 @@ impl<'de> RequestValue<'de, '_> {
         self.pointer.rsplit('/').next() == Some(name)
     }
 
-    /// What to write in this field.
+    /// Advice for this field.
     fn words(&self, usual: &'static str) -> &'static str {
         let hint = self.reading.hints.write.iter().find(|(name, _)| self.is_named(name));
         hint.map_or(usual, |(_, words)| words)
@@ -242,7 +242,7 @@ impl<'de> Deserializer<'de> for RequestValue<'de, '_> {
 
     whole_numbers! { deserialize_u8 visit_u8, deserialize_u32 visit_u32, deserialize_u64 visit_u64, }
 
-    /// What is neither a number nor anything else below is written as text.
+    /// Reads text, unless one of the methods below asks for another type.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         visitor.visit_string(self.text(self.words("a string"))?)
     }

@@ -58,7 +58,7 @@ fn wrong_arguments_say_what_to_write() {
         "{faults}"
     );
     assert!(said(&["simulate", "email", "--latency", "2h"]).contains("give 1ms to 1h"));
-    assert!(said(&["simulate", "email", "--outage", "10m..10m"]).contains("lasts no time"));
+    assert!(said(&["simulate", "email", "--outage", "10m..10m"]).contains("has no duration"));
     let both = said(&["simulate", "email", "--outage", "none", "--outage", "10m..20m"]);
     assert!(both.contains("none stands alone"), "{both}");
     let bare = said(&["simulate", "email", "--policy", "base = \"5s\""]);

@@ -152,11 +152,11 @@ impl DeadLetters {
         Ok(Some(self.renewed(transfer, from, actor)))
     }
 
-    /// Its time begins anew, or the pruner's next round would end it; the time when it came to the queue stays.
+    /// Restarts the TTL, or the next prune would remove the entry; the time when it came to the queue stays.
     fn renewed(&self, mut transfer: JobSnapshot, from: &str, actor: Option<&str>) -> JobSnapshot {
         let now = self.env.now();
         if let Some(entry) = &mut transfer.dead_letter {
-            // Who wrote the line had a clock of their own.
+            // The line was written by another clock.
             entry.moved_at = entry.moved_at.min(now);
             entry.ttl = now.since(entry.moved_at) + self.env.routes.terms_of(&entry.route).dead_letter_ttl;
         }

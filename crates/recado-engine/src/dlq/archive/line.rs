@@ -2,7 +2,7 @@
 //!
 //! The names are the entry's own, so that what finds something in one finds it in the other. Beside them stands
 //! what the job needs to go on with its history: its progress, its body's hash. Its trail is there for people to
-//! read, and does not come back: anybody can write a file, and what is on record is what happened here.
+//! read, and does not come back: the file may have been edited, and what is on record is what happened here.
 //!
 //! A line is held to the same rules as a job on its way in. A message about one that cannot be read names the field and
 //! never repeats what is in it: values are personal data.
