@@ -41,9 +41,9 @@ EXAMPLES:
   recado serve                       start on 127.0.0.1:7400, jobs in ./recado-data
   recado demo                        see it at work: providers that fail, traffic, the dashboard
   recado send sandbox --company acme --data '{\"script\":[\"503 busy\",\"ok\"]}' --wait
-  recado jobs list --status failed   what did not arrive
+  recado jobs list --status failed   failed jobs
   recado dlq replay order-1042       give a dead letter another chance
-  recado policy show email --plot    when it would be tried again
+  recado policy show email --plot    its retry schedule
   recado simulate email              what an outage of its provider would do
 
 EXIT CODES: 0 done, 1 failed, 2 usage.";
@@ -66,7 +66,7 @@ enum Command {
     )]
     #[command(subcommand)]
     Dlq(delivery::dlq::DlqCommand),
-    /// Follow what happens, as it happens.
+    /// Stream events live.
     Events(monitor::events::EventsArgs),
     /// Webhook endpoints: where companies receive events.
     #[command(
@@ -119,7 +119,7 @@ enum Command {
     )]
     #[command(subcommand)]
     Audit(monitor::audit::AuditCommand),
-    /// Show when a route tries again.
+    /// Show a route's retry schedule.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     #[command(subcommand)]
     Policy(local::policy::PolicyCommand),
@@ -139,7 +139,7 @@ enum Command {
     )]
     #[command(subcommand)]
     Store(local::store::StoreCommand),
-    /// Look for what could be wrong with this installation.
+    /// Check this installation for problems.
     Doctor(local::doctor::DoctorArgs),
     /// A server that `doctor --chaos` kills.
     #[command(name = local::doctor::chaos::NODE_COMMAND, hide = true)]

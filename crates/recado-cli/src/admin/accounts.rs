@@ -13,7 +13,7 @@ pub enum AccountsCommand {
     /// List accounts whose credential a provider no longer takes.
     #[command(after_help = "EXAMPLES:\n  recado accounts list --company acme")]
     List(OfTenantArgs),
-    /// Remove the mark of an account; the next success does so by itself.
+    /// Unmark an account; a successful delivery does so too.
     #[command(after_help = "EXAMPLES:\n  recado accounts clear instagram acme")]
     Clear(ClearArgs),
 }

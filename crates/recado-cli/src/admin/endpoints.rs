@@ -17,7 +17,7 @@ pub enum EndpointsCommand {
     /// List endpoints, oldest first.
     #[command(after_help = "EXAMPLES:\n  recado endpoints list --company acme")]
     List(OfTenantArgs),
-    /// Add an endpoint and show its secret, this once.
+    /// Add an endpoint and show its secret (shown only now).
     #[command(
         after_help = "EXAMPLES:\n  recado endpoints add --company acme --to https://example.com/hooks --event JobSent,JobFailed"
     )]

@@ -15,7 +15,7 @@ use crate::{AskArgs, Done, duration, millis};
 pub enum RulesCommand {
     /// Suggest classification rules for errors whose jobs end differently from what their class predicts.
     #[command(
-        after_help = "EXAMPLES:\n  recado rules suggest\n  recado rules suggest --route email --since 30d\n  recado rules suggest --json\n\nNothing changes by itself: paste the line that you agree with into the route's table, and check it with\n`recado config check`."
+        after_help = "EXAMPLES:\n  recado rules suggest\n  recado rules suggest --route email --since 30d\n  recado rules suggest --json\n\nNothing changes by itself: paste the line that you agree with into the route's table, and check it with `recado config check`."
     )]
     Suggest(SuggestArgs),
 }
@@ -25,7 +25,7 @@ pub struct SuggestArgs {
     /// Only this route.
     #[arg(long, value_name = "ROUTE", value_parser = route)]
     route: Option<RouteName>,
-    /// How far back to read.
+    /// Period to read.
     #[arg(long, value_name = "DURATION", value_parser = since, default_value = "7d")]
     since: Duration,
     #[command(flatten)]

@@ -35,9 +35,10 @@ EXAMPLES:
   recado camunda --url http://localhost:8080 --mode backoff --on-permanent incident
 
 Secrets are safer in variables than in arguments, which other users of the machine can see.
+
 SIGTERM or Ctrl-C stops gracefully: jobs at hand end first. A second one stops at once.")]
 pub struct CamundaArgs {
-    /// Which Camunda.
+    /// Camunda version.
     #[arg(long, value_enum, default_value_t = Engine::Eight)]
     engine: Engine,
     /// Address of its REST API.

@@ -33,12 +33,12 @@ pub enum DlqCommand {
     /// Count dead letters over the whole queue.
     #[command(after_help = "EXAMPLES:\n  recado dlq stats\n  recado dlq stats --by company --route email")]
     Stats(StatsArgs),
-    /// Give dead letters another chance; each leaves the queue when it is sent.
+    /// Replay dead letters; each leaves the queue once sent.
     #[command(
         after_help = "EXAMPLES:\n  recado dlq replay order-1042 --note 'domain verified'\n  recado dlq replay order-1042 --data @corrected.json\n  recado dlq replay order-1042 --original\n  recado dlq replay --company acme --code 421 --dry-run\n  recado dlq replay --code MailFromDomainNotVerified --canary 3 --rate 20 --yes"
     )]
     Replay(bulk::ReplayArgs),
-    /// Give dead letters up for good.
+    /// Discard dead letters permanently.
     #[command(
         after_help = "EXAMPLES:\n  recado dlq discard order-1042 --reason 'customer cancelled'\n  recado dlq discard --company acme --until 2026-01-31T00:00:00Z --reason 'customer left' --yes"
     )]
@@ -54,14 +54,15 @@ pub enum DlqCommand {
     /// Bring archived or exported dead letters back. Importing a file twice is harmless.
     ///
     /// No other entry is pushed out: lines that find the queue full are refused, and come back when the file is imported
-    /// again once there is room. What was discarded since comes back from an export, not from the archive.
+    /// again once there is room. Entries discarded since can come back from an
+    /// export, not from the archive.
     #[command(
         after_help = "EXAMPLES:\n  recado dlq import recado-data/dlq-archive/2026-11.ndjson\n  recado dlq export --out dlq.ndjson && recado dlq import dlq.ndjson"
     )]
     Import(archive::ImportArgs),
 }
 
-/// Which dead letters are meant, but for their reason: where `--reason` says something else, it has another name.
+/// Filters without `--reason`, which `discard` uses for the audit note.
 #[derive(Debug, Args)]
 struct DlqFilterArgs {
     /// Only those of this tenant.
@@ -73,7 +74,7 @@ struct DlqFilterArgs {
     /// Only those whose last failure has this code.
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
-    /// Only those that failed alike.
+    /// Only entries with this failure fingerprint.
     #[arg(long, value_name = "FINGERPRINT")]
     fingerprint: Option<String>,
     /// Only those moved here at or after this time.

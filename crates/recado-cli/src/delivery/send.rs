@@ -35,21 +35,21 @@ pub struct SendArgs {
     /// Your own id; the same id with the same data is delivered once.
     #[arg(long, value_name = "ID")]
     job_id: Option<String>,
-    /// Not before this time, at most 366 days ahead, such as 2026-01-31T08:30:00Z.
+    /// Earliest start, at most 366 days ahead, such as 2026-01-31T08:30:00Z.
     #[arg(long, value_name = "TIME", conflicts_with = "delay")]
     run_at: Option<Timestamp>,
-    /// Not before this long from now, such as 5m.
+    /// Delay before the first attempt, such as 5m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     delay: Option<Duration>,
-    /// Time that it is worth delivering [default: the server's, 24h].
+    /// Time to live [default: the server's, 24h].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     ttl: Option<Duration>,
     /// 1 (most urgent) to 9, within the tenant; every tenth job is the one due longest [default: 5].
     #[arg(long, value_name = "1-9", value_parser = clap::value_parser!(u8).range(1..=9))]
     priority: Option<u8>,
-    #[arg(long, value_name = "ID", help = "Kept with the job, for finding it again")]
+    #[arg(long, value_name = "ID", help = "Correlation id, stored for searches")]
     correlation_id: Option<String>,
-    #[arg(long, value_name = "ID", help = "Kept with the job, for telling who asked for it")]
+    #[arg(long, value_name = "ID", help = "User id, stored with the job")]
     user_id: Option<String>,
     /// Wait until it is sent or has failed, at most this long; fails unless it is sent.
     #[arg(long, value_name = "DURATION", value_parser = duration, num_args = 0..=1, require_equals = true, default_missing_value = "60s")]

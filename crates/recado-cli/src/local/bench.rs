@@ -19,8 +19,8 @@ EXAMPLES:
   recado bench audit               what the audit trail costs, about three minutes
   recado bench deliveries --http http://127.0.0.1:8080 --smtp smtp://127.0.0.1:2525
                                    deliveries to real receivers, about three minutes
-  recado bench pages               how soon the dashboard's pages answer over a million jobs, about two minutes
-  recado bench curves              what a job costs while one thing grows, drawn as SVG, about ten minutes
+  recado bench pages               the dashboard's pages over a million jobs, about two minutes
+  recado bench curves              cost of a job as one thing grows, in SVG, about ten minutes
   recado bench --quick             a tenth of it, to see that it runs
   recado bench --json > run.json   for machines
 

@@ -25,11 +25,14 @@ EXAMPLES:
   recado doctor --chaos --kills 50 --data-dir /var/lib/recado
                                    does this disk keep what was acknowledged? about a minute
 
---chaos starts a server of its own on a loopback port, in a new directory on the disk of the data directory, and kills
-it again and again (kill -9) while callers enqueue. It counts what was acknowledged, lost and delivered twice, times
-fsync and says when that is too fast to be true. It needs 1 GiB of free space. Existing data is not touched. It removes
-its directory, unless a check fails: then it says where the files are. The exit code is 1 when anything is marked ✗. It
-does not test Redis.")]
+--chaos starts a server of its own on a loopback port, in a new directory on the disk of the data directory, \
+and kills it again and again (kill -9) while callers enqueue. \
+It counts what was acknowledged, lost and delivered twice, times fsync and says when that is too fast to be true. \
+It needs 1 GiB of free space. Existing data is not touched. \
+It removes its directory, unless a check fails: then it says where the files are. \
+It does not test Redis.
+
+The exit code is 1 when anything is marked ✗.")]
 pub struct DoctorArgs {
     #[command(flatten)]
     form: FormArgs,

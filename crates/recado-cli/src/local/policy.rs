@@ -14,7 +14,7 @@ use crate::{ConfigArgs, Done, FormArgs, Stop, millis};
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// Show when a route's attempts are made.
+    /// Show a route's retry schedule.
     #[command(
         after_help = "EXAMPLES:\n  recado policy show email --plot\n  recado policy show tiss-claims --env production --json"
     )]

@@ -8,14 +8,17 @@ use crate::{ConfigArgs, Done, Stop, wait_on_all_processors};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  recado serve                                       for a first try: 127.0.0.1:7400, ./recado-data, sandbox on
+  recado serve                                   for a first try: 127.0.0.1:7400, ./recado-data
   recado serve --env production --config /etc/recado/recado.toml
   RECADO_TOKEN=$(openssl rand -hex 24) recado serve --listen 0.0.0.0:7400
-  recado serve --store redis://127.0.0.1:6379        one of several nodes; also redis+sentinel:// and redis+cluster://
+  recado serve --store redis://127.0.0.1:6379    one of several nodes on one store
 
-SIGTERM or Ctrl-C stops gracefully: running deliveries end first. A second one stops at once. The exit code is 1 when
-deliveries had not ended within engine.stop_grace, or their outcomes could not be written down.
-SIGHUP reads the level of the log again; everything else needs a restart.")]
+A Redis behind Sentinels is redis+sentinel://, a Redis Cluster redis+cluster://.
+
+SIGTERM or Ctrl-C stops gracefully: running deliveries end first. A second one stops at once. \
+The exit code is 1 when deliveries had not ended within engine.stop_grace, or their outcomes could not be saved.
+
+SIGHUP reloads the log level; everything else needs a restart.")]
 pub struct ServeArgs {
     #[command(flatten)]
     config: ConfigArgs,

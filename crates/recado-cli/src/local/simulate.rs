@@ -24,15 +24,16 @@ use crate::{ConfigArgs, Done, FormArgs, Stop, duration, millis};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  recado simulate email                                   what half an hour of outage does to this route
+  recado simulate email                              half an hour of outage
   recado simulate email --rate 50/s --companies 200 --outage 10m..40m --for 2h
   recado simulate whatsapp --against '{ schedule = [\"0s\", \"1m\", \"10m\", \"1h\"] }'
   recado simulate email --outage 5m..10m --outage 30m..1h --seed 7 --json
 
-The engine is the one that delivers, with the route as it is configured: policy, rules, breaker, rate, concurrency,
-timeout, turns of companies and the providers that take over. The provider, the store and the clock are stand-ins:
-nothing is sent. The same seed gives the same result. Every job that waits is kept in memory, about 1.7 KB each: a
-million at once take 1.7 GB.")]
+The engine is the one that delivers, with the route as it is configured: policy, rules, breaker, rate, \
+concurrency, timeout, turns of companies and the providers that take over. \
+The provider, the store and the clock are stand-ins: nothing is sent. \
+The same seed gives the same result. \
+Every job that waits is kept in memory, about 1.7 KB each: a million at once take 1.7 GB.")]
 pub struct SimulateArgs {
     /// The route.
     route: String,
@@ -55,7 +56,7 @@ pub struct SimulateArgs {
     /// Second policy to compare it with.
     #[arg(long, value_name = "TOML")]
     against: Option<String>,
-    /// How long to simulate, 1s to 7d.
+    /// Simulated time, 1s to 7d.
     #[arg(long = "for", default_value = "2h", value_name = "TIME", value_parser = simulated_time)]
     duration: Duration,
     /// Seed of all random numbers.

@@ -28,13 +28,16 @@ EXAMPLES:
   recado store migrate --from redis://127.0.0.1:6379 --from-prefix recado \\
       --to redis://127.0.0.1:6379 --prefix recado-12 --partitions 12
 
-Let workers report on their leases, then stop every server on both stores: leases do not move. A job that was leased is
-delivered again from the target under the same key, and a report on its old lease is refused (409). Until the move is complete, neither store can be served; then serve the
-target. The source keeps its data. Repeat the command to continue an interrupted move. --abort cancels a move that is not
-complete: serve the source again, and empty the target before you use it again.
+Let workers report on their leases, then stop every server on both stores: leases do not move. \
+A job that was leased is delivered again from the target under the same key, and a report on its old lease is \
+refused (409).
 
-The audit trail's files stay where they are: keep the directory, or name it as [audit] dir of the new server. Records
-that are not in them yet move along.")]
+Until the move is complete, neither store can be served; then serve the target. The source keeps its data. \
+Repeat the command to continue an interrupted move. \
+--abort cancels a move that is not complete: serve the source again, and empty the target before you use it again.
+
+The audit trail's files stay where they are: keep the directory, or name it as [audit] dir of the new server. \
+Records that are not in them yet move along.")]
     Migrate(MigrateArgs),
 }
 

@@ -33,7 +33,7 @@ pub enum AuditCommand {
     Verify(verify::VerifyArgs),
     /// Remove one person's data: from the trail, dead letters and jobs. The trail stays whole.
     #[command(
-        after_help = "EXAMPLES:\n  recado audit erase --subject user=u-81 --company acme --reason 'LGPD request 17'\n  recado audit erase --subject claim=guia-17 --reason 'LGPD request 18' --with-jobs --yes\n\nIt is put on record who asked for it, when and why. The reason stays: give a reference and no name. What is in log\nfiles, backups and dlq-archive/ is yours to look after."
+        after_help = "EXAMPLES:\n  recado audit erase --subject user=u-81 --company acme --reason 'LGPD request 17'\n  recado audit erase --subject claim=guia-17 --reason 'LGPD request 18' --with-jobs --yes\n\nIt is put on record who asked for it, when and why. The reason stays: give a reference and no name.\n\nLog files, backups and dlq-archive/ are not touched: erase the person there yourself."
     )]
     Erase(erase::EraseArgs),
 }

@@ -37,7 +37,7 @@ const ROWS_MAX: usize = 8;
 const REASON_SHOWN_MAX_BYTES: usize = 80;
 
 #[derive(Debug, Args)]
-#[command(after_help = "EXAMPLES:\n  recado top\n  recado top --json\n\nKEYS: q leaves.")]
+#[command(after_help = "EXAMPLES:\n  recado top\n  recado top --json\n\nKEYS: q quits.")]
 #[command(mut_arg("json", |arg| arg.help("Print one snapshot as JSON")))]
 pub struct TopArgs {
     #[command(flatten)]

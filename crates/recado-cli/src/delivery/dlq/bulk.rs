@@ -28,9 +28,9 @@ use crate::{AskArgs, Done, Stop, data};
 /// Time between two looks at how far the server came.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// Which dead letters, when they are not named.
+/// Filters for entries that are not named by id.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Which")]
+#[command(next_help_heading = "Selection")]
 struct ChosenArgs {
     #[command(flatten)]
     filters: DlqFilterArgs,
@@ -41,7 +41,7 @@ struct ChosenArgs {
 
 /// Pace of the act.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How")]
+#[command(next_help_heading = "Pace")]
 struct PaceArgs {
     /// Only count, and show a few.
     #[arg(long)]
@@ -56,17 +56,17 @@ struct PaceArgs {
 
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The jobs' ids; or choose them by what they have in common.
+    /// Job ids; omit them to select by filter.
     job_ids: Vec<String>,
     /// Only those whose reason contains this.
-    #[arg(long, alias = "reason-contains", value_name = "TEXT", help_heading = "Which")]
+    #[arg(long, alias = "reason-contains", value_name = "TEXT", help_heading = "Selection")]
     reason: Option<String>,
     #[command(flatten)]
     chosen: ChosenArgs,
     #[command(flatten)]
     pace: PaceArgs,
     /// Replay this many first, and the rest when they were delivered.
-    #[arg(long, value_name = "COUNT", help_heading = "How", value_parser = clap::value_parser!(u32).range(1..=i64::from(CANARY_MAX)))]
+    #[arg(long, value_name = "COUNT", help_heading = "Pace", value_parser = clap::value_parser!(u32).range(1..=i64::from(CANARY_MAX)))]
     canary: Option<u32>,
     /// Corrected data of one job: JSON, @file or -.
     #[arg(long, value_name = "JSON|@FILE|-")]
@@ -83,10 +83,10 @@ pub struct ReplayArgs {
 
 #[derive(Debug, Args)]
 pub struct DiscardArgs {
-    /// The jobs' ids; or choose them by what they have in common.
+    /// Job ids; omit them to select by filter.
     job_ids: Vec<String>,
     /// Only those whose reason contains this.
-    #[arg(long, value_name = "TEXT", help_heading = "Which")]
+    #[arg(long, value_name = "TEXT", help_heading = "Selection")]
     reason_contains: Option<String>,
     #[command(flatten)]
     chosen: ChosenArgs,

@@ -10,8 +10,8 @@ use crate::{AskArgs, Done};
 
 #[derive(Debug, Args)]
 pub struct EraseArgs {
-    /// Whose data: user=ID, correlation=ID, claim=ID or job=ID.
-    #[arg(long, value_name = "WHO", value_parser = person)]
+    /// Person to erase: user=ID, correlation=ID, claim=ID or job=ID.
+    #[arg(long, value_name = "SUBJECT", value_parser = person)]
     subject: AuditSubject,
     /// Only what this tenant sent.
     #[arg(long, value_name = "ID")]

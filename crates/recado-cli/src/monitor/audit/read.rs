@@ -18,7 +18,7 @@ const PAGE_RECORDS: u32 = 1_000;
 
 /// Filters; a record must match all of them.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Which")]
+#[command(next_help_heading = "Selection")]
 struct AuditFilterArgs {
     /// About this job.
     #[arg(long, alias = "job-id", value_name = "ID")]
