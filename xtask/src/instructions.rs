@@ -11,7 +11,7 @@ use crate::{Outcome, setup};
 
 const COUNTS: &str = "bench/instructions.txt";
 const STEPS: [&str; 5] = ["enqueue", "claim", "settle", "http", "webhook"];
-/// How often a step is done in the two runs whose difference counts.
+/// Repetitions of a step in the two runs whose difference counts.
 const FEW: usize = 500;
 const MANY: usize = 2_500;
 const ROUNDS: usize = 3;

@@ -1,4 +1,4 @@
-//! Which licences may be linked in, and which crates never.
+//! Allowed licences and banned crates.
 
 /// Licences that a dependency may carry, any one of its alternatives being enough.
 const ALLOWED: [&str; 14] = [

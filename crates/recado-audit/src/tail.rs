@@ -62,7 +62,7 @@ impl fmt::Display for Recovered {
 }
 
 pub(crate) struct Tail {
-    /// What `head.json` must say.
+    /// Expected content of `head.json`.
     pub(crate) head: Option<Head>,
     pub(crate) recovered: Recovered,
     /// True if `head.json` agrees with the segments.

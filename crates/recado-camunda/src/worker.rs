@@ -140,7 +140,7 @@ impl Worker {
                 }
                 Err(error) => {
                     let pause = handler.pause(&mut engine_pauses);
-                    tracing::warn!(%error, pauseMs = millis(pause), "No jobs from the process engine");
+                    tracing::warn!(%error, pauseMs = millis(pause), "Cannot fetch jobs from the process engine");
                     sleep(pause).await;
                 }
             }
@@ -170,7 +170,11 @@ impl TaskHandler {
 
     async fn judge(&self, task: &Task) -> Report {
         if let Some(decision) = variables::read_decision(task) {
-            tracing::info!(task = task.key, retryCount = decision.retry_count, "The wait is over");
+            tracing::info!(
+                task = task.key,
+                retryCount = decision.retry_count,
+                "Backoff over; completing the task"
+            );
             return Report::Complete(decision);
         }
         let asked = match variables::read_question(task, self.rules.route.as_deref()) {
@@ -194,7 +198,7 @@ impl TaskHandler {
         let decided = self.source.decide(asked).await;
         let unavailable = matches!(decided, Err(NoDecision::Unavailable(_)));
         if self.undecided.swap(unavailable, Ordering::Relaxed) && !unavailable {
-            tracing::info!("Recado decides again");
+            tracing::info!("Recado answers again");
             self.decides_again.notify_one();
         }
         match &decided {
@@ -230,7 +234,7 @@ impl TaskHandler {
             let pause = self.pause(&mut backoff);
             if error.is_lasting() || Instant::now() + pause >= locked_until {
                 let key = &task.key;
-                tracing::error!(task = key, %error, "No report; the job comes back when its lock runs out");
+                tracing::error!(task = key, %error, "Cannot report to the engine; the job comes back when its lock runs out");
                 return false;
             }
             tracing::warn!(task = task.key, %error, pauseMs = millis(pause), "Reporting again");

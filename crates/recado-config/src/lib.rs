@@ -160,7 +160,7 @@ pub enum Delivery {
     /// The sandbox for a route of that kind, else the transports of its providers.
     Transport,
     Workers,
-    /// None yet: the lines to configure, in words. The route refuses jobs.
+    /// Not configured; holds the configuration lines to write. The route refuses jobs.
     Missing(String),
 }
 
@@ -271,7 +271,7 @@ pub fn read_policy(name: &str, text: &str, usual: &Policy) -> Result<Policy, Fau
     }
 }
 
-/// Which environment this is, and whether that is only the default.
+/// Returns the environment, and true if it is the default.
 fn environment(inputs: &Inputs) -> Result<(Environment, bool), Faults> {
     if let Some(environment) = inputs.flags.environment {
         return Ok((environment, false));

@@ -103,7 +103,7 @@ fn check_server(checker: &Checker, settings: &Settings) {
     if !is_loopback && !checker.has("server.token") {
         checker.fault(
             "server.listen",
-            "this address can be reached from other machines, and there is no token, so anybody could send jobs; \
+            "this address can be reached from other machines, and there is no token, so any machine that reaches it could send jobs; \
              set one with RECADO_TOKEN or [server] token = \"${RECADO_TOKEN}\", or listen on 127.0.0.1",
         );
     }

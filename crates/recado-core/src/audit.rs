@@ -81,7 +81,7 @@ pub enum AuditStep {
 }
 
 impl AuditStep {
-    /// Every step that a record may stand for.
+    /// Returns all steps, in order.
     pub fn all() -> impl Iterator<Item = AuditStep> {
         let retry = AuditKind::RetryScheduled.events();
         let others = AuditKind::ALL.into_iter().filter(|kind| {

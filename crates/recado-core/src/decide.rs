@@ -258,7 +258,7 @@ pub fn bury_without_pinned_provider(
     (Transition::Bury(burial), audit)
 }
 
-/// Shortest and longest wait after a shortage of our own; each is stretched by up to its double.
+/// Shortest and longest wait after a shortage of our own; each wait is multiplied by a random factor from 1 to 2.
 const SHORTAGE_WAIT_MIN: Duration = Duration::from_secs(1);
 const SHORTAGE_WAIT_MAX: Duration = Duration::from_secs(30);
 
@@ -314,8 +314,8 @@ fn provider_closed(why: &str) -> Failure {
 
 /// Returns a job to its lane after its holder vanished, or moves it to the dead letter queue if that keeps happening.
 ///
-/// The first time it is picked up again at once. After that it waits a moment, apart from whatever
-/// shared its fate, so that the jobs that a poisonous one took down with it can finish without it.
+/// The first time it may be claimed again at once. From the second loss on it waits at random, so that jobs lost in the
+/// same crash are not claimed together again, and those that a poisonous one took down can finish without it.
 pub fn decide_after_crash(
     job: &Job,
     lost: &LostLease,

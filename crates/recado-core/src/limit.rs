@@ -192,8 +192,8 @@ impl Limit {
         (by_rate > now_us).then(|| rounded_up(by_rate))
     }
 
-    /// Keeps quiet until then, as an answer asked, and says why. The longest wish holds, `max` from the beginning of
-    /// the quiet at most; a rule of an operator has no `max`.
+    /// Sets the hold that an answer asked for, with its reason. The longest one asked for applies, until `max` after the
+    /// beginning of the quiet at most; an operator's rule has no `max`.
     pub fn quiet_until(&mut self, until: Timestamp, why: &str, max: Option<Duration>, now: Timestamp) {
         let since_us = if self.quiet_until_us > us(now) { self.quiet_since_us } else { us(now) };
         // 0: an older version wrote it, and its beginning is not known.

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_numbers_are_shown_in_part_whoevers_they_are() {
+    fn addresses_and_numbers_outside_the_payload_are_shown_in_part() {
         for (words, shown) in [
             ("550 5.1.1 <ana.souza@example.com>: no such user", "550 5.1.1 <a***@example.com>: no such user"),
             ("{\"exists\":false,\"number\":\"5511987654321\"}", "{\"exists\":false,\"number\":\"***21\"}"),

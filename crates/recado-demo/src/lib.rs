@@ -66,13 +66,13 @@ pub struct DemoOptions {
     pub listen: Option<SocketAddr>,
     /// It stops by itself after this.
     pub stop_after: Option<Duration>,
-    /// Times as fast as usual.
+    /// Factor of speed.
     pub speed: u32,
-    /// Of the traffic and of everybody's luck.
+    /// Seed of traffic and random failures.
     pub seed: u64,
 }
 
-/// The reason why it ends early.
+/// The reason why the demonstration ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     #[error(

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_gone_when_dropped_and_sweeps_only_what_nobody_holds() {
+    fn it_is_gone_when_dropped_and_sweeps_only_what_is_not_held() {
         let parent = tempfile::tempdir().unwrap();
         let used = Scratch::within(parent.path()).unwrap();
         fs::write(used.path().join("recado.db"), "jobs").unwrap();

@@ -23,7 +23,7 @@ pub const MISSPELLED_DOMAIN: &str = "gmial.example";
 /// Mailboxes and numbers that do not exist.
 pub const NO_MAILBOX: &str = "nao-existe";
 pub const NO_WHATSAPP: &str = "0000";
-/// A mailbox that is full, for as long as anybody asks.
+/// A mailbox that stays full.
 pub const FULL_MAILBOX: &str = "caixa.cheia";
 /// A privacy level that TikTok does not know.
 pub const UNKNOWN_PRIVACY: &str = "EVERYBODY";

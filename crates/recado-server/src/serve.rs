@@ -205,8 +205,8 @@ impl Server {
 fn read_level(logging: &Logging, again: &impl Fn() -> Result<Log, String>) {
     let set = |log: Log| logging.set_level(log.level).map(|()| log.level).map_err(|error| error.to_string());
     match again().and_then(set) {
-        Ok(level) => tracing::warn!(logLevel = level.as_str(), "The level of the log was read again"),
-        Err(error) => tracing::error!(error, "Cannot read the level of the log; it stays as it is"),
+        Ok(level) => tracing::warn!(logLevel = level.as_str(), "Log level reloaded"),
+        Err(error) => tracing::error!(error, "Cannot reload the log level; it stays as it is"),
     }
 }
 

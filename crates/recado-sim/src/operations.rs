@@ -302,7 +302,7 @@ pub async fn work_on(world: Arc<World>) {
     }
 }
 
-/// Resumes everything, whoever paused it.
+/// Resumes everything.
 pub async fn resume_all(world: &World) {
     let scopes =
         [(Scope::Provider, &PROVIDERS[..]), (Scope::Route, &ROUTES[..]), (Scope::Company, &COMPANIES[..])];

@@ -44,7 +44,7 @@ struct Loader<'f> {
     index: Index,
     ended: Vec<(i64, u64)>,
     repaired_count: u64,
-    /// The number of the job that comes next. `None` behind the last one.
+    /// Number of the next job; `None` at the end.
     next_seq: Option<u64>,
 }
 
@@ -155,7 +155,7 @@ impl Loader<'_> {
         if repaired_count > 0 {
             tracing::error!(
                 jobs = repaired_count,
-                "jobs with a damaged status were found; they are checked again before they go"
+                "Jobs with a damaged status were found; they are checked again before they go"
             );
         }
         index.ended = ended.into_iter().collect();
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// The jobs of an index, as it tells of them.
+    /// The jobs of an index, in a form to compare.
     #[derive(Debug, PartialEq)]
     struct Loaded {
         in_turn: Vec<u64>,

@@ -55,7 +55,7 @@ const TRUNCATE_WAIT_MAX: Duration = Duration::from_millis(10);
 /// The log is checkpointed into the file in the background from this size on.
 const WAL_CHECKPOINT_BYTES: u64 = 64 << 20;
 
-/// A log that was checkpointed is cut to this size, or its old size would ask for a checkpoint at every commit.
+/// A log that was checkpointed is cut to this size; otherwise every commit would trigger a checkpoint.
 /// Not by more than that: a log that is written in place syncs much faster than one that grows.
 pub const WAL_KEPT_BYTES: u64 = 63 << 20;
 
@@ -114,7 +114,7 @@ impl Writer<'_> {
                 let _ = self.failure_reason.set(why.clone());
             }
             if let Some(error) = &commit.failure {
-                tracing::error!(%error, "a commit failed; nothing of it was kept");
+                tracing::error!(%error, "A commit failed; nothing of it was kept");
             }
             commit.early_replies.drain(..).for_each(|claim| claim.reply(Ok(())));
             let gone = self.fsync_thread.queue.send(commit).is_err();
@@ -255,7 +255,7 @@ impl Writer<'_> {
             is_busy.map(|is_busy: bool| !is_busy)
         });
         emptied.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot checkpoint the log into the file; it keeps growing");
+            tracing::warn!(%error, "Cannot checkpoint the log into the file; it keeps growing");
             false
         })
     }
@@ -283,7 +283,7 @@ pub fn start_checkpointer(file: Connection) -> std::io::Result<QueueThread<()>> 
     QueueThread::start("recado-checkpt", 1, move |wanted| {
         for () in wanted {
             if let Err(error) = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-                tracing::warn!(%error, "cannot checkpoint the log into the file in the background");
+                tracing::warn!(%error, "Cannot checkpoint the log into the file in the background");
             }
         }
     })

@@ -23,7 +23,7 @@ const MAJOR_VERSION_MIN: u64 = 7;
 /// another server answers.
 const EXAMINE_EVERY: Duration = Duration::from_secs(30);
 
-/// From this share of its memory on, a server is worth a note.
+/// Memory share that triggers a warning.
 const MEMORY_HIGH: f64 = 0.8;
 
 const MEMORY: &str = "store memory";

@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    /// And not after four.
+    /// Asserts that the grace ends after five seconds of answers, and not after four.
     async fn it_is_over_after_five_seconds(grace: &OrphanGrace) {
         answer_for(grace, 4).await;
         assert!(!grace.is_over(0, LEASE));

@@ -33,7 +33,7 @@ pub struct AuditRecord {
     pub event: AuditEvent,
 }
 
-/// Which records of one part of the trail, and from which end.
+/// Range of records in one part of the trail, with its direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditSpan {
     pub part: u16,

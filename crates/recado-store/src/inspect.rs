@@ -91,8 +91,8 @@ impl JobFilter {
     }
 }
 
-/// What dead letters have in common; what is given must all hold. A bulk act keeps it in its entry, so names and form are
-/// a stored format.
+/// Filter for dead letters; all given fields must match. A bulk act keeps it in its entry, so names and form are a stored
+/// format.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeadLetterFilter {
@@ -316,6 +316,6 @@ pub struct StoreReport {
     pub max_bytes: Option<u64>,
     /// The reason why enqueues are refused right now, if they are.
     pub refusing: Option<String>,
-    /// Which parts of it do not answer while the others do, if any.
+    /// Partitions that do not answer, if there are some while others do.
     pub unanswered: Option<String>,
 }

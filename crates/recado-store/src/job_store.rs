@@ -75,7 +75,7 @@ pub enum Enqueued {
     Conflict,
 }
 
-/// Which jobs to lease.
+/// Selects the jobs to lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pick {
     /// Jobs of this route that are due.

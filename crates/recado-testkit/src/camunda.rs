@@ -110,7 +110,7 @@ impl Engine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something and lets everybody look again.
+    /// Changes something and wakes all that wait for a change.
     fn change<R>(&self, change: impl FnOnce(&mut CamundaState) -> R) -> R {
         let result = change(&mut self.state());
         self.changed.notify_all();

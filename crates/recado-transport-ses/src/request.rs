@@ -82,7 +82,7 @@ fn parts(email: &Email, job: &Job) -> Value {
     } })
 }
 
-/// Everybody once. SES makes headers of it if it composes the message, and an envelope only if not.
+/// Returns the recipients without repeats. SES makes headers of it if it composes the message, and an envelope only if not.
 fn destination(email: &Email, raw: bool) -> Value {
     let mut seen = HashSet::new();
     let lists = [("ToAddresses", &email.to), ("CcAddresses", &email.cc), ("BccAddresses", &email.bcc)];

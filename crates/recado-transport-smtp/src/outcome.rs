@@ -18,7 +18,7 @@ pub(crate) struct RecipientState<'a> {
     pub pending: Vec<&'a str>,
     /// Recipients that refused for good before. They are reported again, so that the job's end includes them.
     refused: Vec<RefusedRecipient>,
-    /// There is only one recipient, so its result is the job's.
+    /// True for a single recipient, whose result is the job's result.
     sole: bool,
 }
 

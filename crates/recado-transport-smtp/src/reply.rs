@@ -85,7 +85,7 @@ impl Reply {
         ConnectionError::OutOfPlace(self).into_fault(step)
     }
 
-    /// The server's no, as a fault.
+    /// Converts a negative reply into a fault.
     pub(crate) fn fault(&self) -> Fault {
         let text = self.text();
         let words = if text.is_empty() { "the server gave no reason" } else { &text };

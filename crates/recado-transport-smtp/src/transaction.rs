@@ -23,7 +23,7 @@ const BAD_SEQUENCE: u16 = 503;
 pub(crate) struct Envelope<'a> {
     pub sender: &'a str,
     pub recipients: &'a [&'a str],
-    /// As it goes over the wire but for dots.
+    /// Message text before dot-stuffing.
     pub message: &'a [u8],
 }
 

@@ -25,7 +25,7 @@ use crate::message::{self, Destination};
 use crate::sign::signatures;
 use crate::{Guard, Lookup, Secret, SystemLookup};
 
-/// Half of the route's ten seconds: a receiver that is not reached by then certainly got nothing.
+/// Half of the route's timeout of ten seconds: a connection that fails by then sent nothing.
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT_DEFAULT: Duration = Duration::from_secs(2);
 const TEST_EVENT: &str = "endpoint.test";

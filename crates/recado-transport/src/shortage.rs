@@ -14,7 +14,7 @@ use rustix::io::Errno;
 /// here, for the standard library keeps the words alone.
 const NO_RESOLVER: [&str; 2] = ["temporary failure in name resolution", "try again"];
 
-/// The shortage that an I/O error stands for, if it stands for one.
+/// Returns the resource shortage behind an I/O error, if there is one.
 pub fn of_io(error: &io::Error) -> Option<Fault> {
     let lacks = match Errno::from_io_error(error) {
         Some(Errno::MFILE) => "this process has no free file descriptor; raise its limit (ulimit -n)",

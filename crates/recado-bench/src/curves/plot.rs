@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::report::grouped;
 
-/// What one curve shows: panels over the same x axis.
+/// One figure: panels over the same x axis.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plot {
@@ -63,7 +63,7 @@ struct Scale {
     from: f64,
     to: f64,
     has_zero: bool,
-    /// Where `from` and `to` lie on the screen.
+    /// Positions of `from` and `to` on the screen.
     screen: (f64, f64),
 }
 

@@ -246,7 +246,7 @@ fn g16_email_ses_sends_100_a_minute_five_at_a_time() {
 }
 
 #[test]
-fn sandbox_reaches_out_to_nobody_and_is_off_in_production() {
+fn sandbox_opens_no_connection_and_is_off_in_production() {
     let development = config(Environment::Development);
     assert_eq!(development.usable_route_names(), ["sandbox", "tiss-claims", "webhook"]);
     let production = config(Environment::Production);

@@ -7,13 +7,13 @@ use std::ops::Range;
 
 use super::fault::closest;
 
-/// Words that say a value is not for everybody's eyes.
+/// Key names that mark a secret.
 const SECRET_WORDS: [&str; 7] = ["token", "key", "api_key", "secret", "password", "auth", "webhook"];
 
 /// Tables whose values are all taken for secrets.
 const SECRET_TABLES: [&str; 1] = ["headers"];
 
-/// Also hides what is only nearly called a secret: a misspelled key is when its line is shown.
+/// Returns true for a key name that marks a secret, also a misspelled one: that is when a fault shows its line.
 pub fn sounds_secret(name: &str) -> bool {
     let name = name.to_lowercase();
     SECRET_WORDS.iter().any(|word| name.contains(word)) || closest(&name, SECRET_WORDS).is_some()

@@ -42,7 +42,7 @@ pub fn resolve(name: &str, keys: &ProviderKeys, guard: &Guard, checker: &Checker
     Provider { kind, transport, is_addressed: keys.url.is_some() || keys.ses.region.is_some() }
 }
 
-/// Webhooks need nothing but endpoints, which are no matter of configuration.
+/// Makes the webhook provider, which needs no configuration: its endpoints are in the store.
 pub fn webhook_by_default(guard: &Guard) -> Provider {
     let config = WebhookConfig { guard: guard.clone(), ..WebhookConfig::default() };
     Provider { kind: Kind::Webhook, transport: Some(TransportConfig::Webhook(config)), is_addressed: false }

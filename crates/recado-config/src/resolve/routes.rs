@@ -286,7 +286,7 @@ impl RouteConfig {
     pub fn keys(&self) -> RouteKeys {
         let several = !self.others.is_empty();
         let is_implied = self.built_in.is_none() && *self.provider == *self.name.as_str();
-        // A row's own transport is not written: it goes without saying, and not every one is in this build.
+        // The built-in transport is not repeated; it may also be missing from this build.
         let names_transport =
             self.built_in.is_none_or(|row| row.kind != self.kind) && !self.kind.needs_provider();
         RouteKeys {

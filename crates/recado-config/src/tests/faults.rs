@@ -205,7 +205,7 @@ fn an_open_address_without_a_token_is_refused_with_the_way_out() {
     assert_faults(
         "[server]\n\tlisten = \"0.0.0.0:7400\"\n",
         "
-error: this address can be reached from other machines, and there is no token, so anybody could send jobs; set one with RECADO_TOKEN or [server] token = \"${RECADO_TOKEN}\", or listen on 127.0.0.1
+error: this address can be reached from other machines, and there is no token, so any machine that reaches it could send jobs; set one with RECADO_TOKEN or [server] token = \"${RECADO_TOKEN}\", or listen on 127.0.0.1
  --> recado.toml:2:11  server.listen
   |
 2 |  listen = \"0.0.0.0:7400\"

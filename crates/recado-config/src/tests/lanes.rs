@@ -48,7 +48,7 @@ fn a_provider_is_protected_as_it_says() {
 }
 
 #[test]
-fn f3_a_permit_that_nobody_reports_is_given_up_after_what_counts_as_slow_or_half_a_minute() {
+fn f3_a_permit_without_a_report_is_given_up_after_what_counts_as_slow_or_half_a_minute() {
     let config =
         load("[providers.billing]\nbreaker = true\n[providers.search]\nbreaker = { slow = \"3s\" }\n");
     let probe = |name: &str| config.protection[name].breaker.unwrap().probe;
@@ -149,7 +149,7 @@ fn g24_mail_may_go_by_smtp_and_by_ses_under_rules_that_know_both() {
 }
 
 #[test]
-fn g24_whoever_takes_over_must_be_reachable_and_take_the_same_data() {
+fn g24_a_provider_that_takes_over_must_be_reachable_and_take_the_same_data() {
     let file = format!(
         "{MAIL}[routes.email]\nproviders = [\"relay\", \"web\"]\n[routes.a]\nproviders = [\"web\", \"evolution\", \"wbe\"]\n\
          [routes.b]\nprovider = \"web\"\nproviders = [\"web\", \"web\"]\n[routes.c]\nproviders = [\"web\", \"web\"]\n\

@@ -69,7 +69,7 @@ pub(super) const TAKEN_BACK: &[Row] = &[
     ("55x-4.x.x", &[Code("55x"), Enhanced("4.x.x")], Transient, Message),
 ];
 
-/// Not for sets that know HTTP, where a 503 that says "temporarily" is a provider that is down.
+/// Do not use in HTTP rule sets: there a 503 that says "temporarily" means the provider is down.
 const TAKEN_BACK_TOO: &[Row] = &[
     ("5xx-temporary", &[Code("5xx"), Matches(SAYS_TEMPORARY)], Transient, Message),
     ("5xx-4.x.x", &[Code("5xx"), Enhanced("4.x.x")], Transient, Message),

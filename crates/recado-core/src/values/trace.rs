@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_have_spans_of_their_own_that_anybody_can_compute_again() {
+    fn attempts_have_spans_of_their_own_that_can_be_computed_again() {
         let parent: TraceParent = WRITTEN.parse().unwrap();
         let (first, second) = (parent.attempt("a", 1), parent.attempt("a", 2));
         assert_eq!(first, parent.attempt("a", 1));

@@ -96,12 +96,7 @@ async fn look_at_all(store: &dyn Store) {
 /// A job that looks whole has the data that it was given.
 fn check_whole(job: &Job) {
     if job.checksum.is_some() && job.damage().is_none() {
-        assert_eq!(
-            job.data.as_str(),
-            r#"{"text":"a payload"}"#,
-            "{} was changed, and nobody noticed",
-            job.id
-        );
+        assert_eq!(job.data.as_str(), r#"{"text":"a payload"}"#, "{} was changed unnoticed", job.id);
     }
 }
 

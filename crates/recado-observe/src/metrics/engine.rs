@@ -28,7 +28,7 @@ fn write_process(page: &mut Page, figures: Figures<'_>) {
     page.gauge("recado_build_info", "Always 1; the version is in the label.")
         .by("version", [(gauges.version, 1)]);
     if let Some(started_at) = gauges.started_at {
-        page.gauge("process_start_time_seconds", "When the process started, since the epoch.")
+        page.gauge("process_start_time_seconds", "Start time of the process, since the epoch.")
             .value(started_at.as_millis() as f64 / 1e3);
     }
     if let Some(bytes) = gauges.resident_bytes {
@@ -44,7 +44,7 @@ fn write_jobs(page: &mut Page, figures: Figures<'_>) {
     let results = AttemptResult::ALL.map(AttemptResult::as_str);
     page.counter("recado_attempts_total", "Attempts that ended, by result.")
         .by_both(["route", "result"], figures.by_route(|route| zip(results, route.results)));
-    page.histogram("recado_attempt_duration_seconds", "How long an attempt took.")
+    page.histogram("recado_attempt_duration_seconds", "Duration of attempts.")
         .histograms_by("route", figures.by_route_total(|route| &route.round_trips));
     let help = "From when an attempt was due to its outcome; planned waits are not in it.";
     page.histogram("recado_processing_seconds", help)
@@ -119,7 +119,7 @@ fn write_lanes(page: &mut Page, figures: Figures<'_>) {
         .by_both(["route", "reason"], figures.by_route_total(|route| zip(reasons, route.holds)));
     let seconds =
         figures.by_route_total(|route| zip(reasons, route.held_micros.map(|micros| micros as f64 / 1e6)));
-    page.counter("recado_lane_held_seconds_total", "How long a route was held back.")
+    page.counter("recado_lane_held_seconds_total", "Time that a route was held back.")
         .by_both(["route", "reason"], seconds);
 }
 
@@ -140,7 +140,7 @@ fn write_breakers(page: &mut Page, figures: Figures<'_>) {
 
 fn write_store(page: &mut Page, figures: Figures<'_>) {
     let store = &figures.aggregate.store;
-    page.histogram("recado_store_operation_seconds", "How long the store took.")
+    page.histogram("recado_store_operation_seconds", "Duration of store operations.")
         .histograms_by("operation", zip(StoreWork::ALL.map(StoreWork::as_str), &store.times));
     page.histogram("recado_store_commit_requests", "Requests that shared one commit.")
         .one_histogram(&store.commits);
@@ -149,7 +149,7 @@ fn write_store(page: &mut Page, figures: Figures<'_>) {
     let Some(store) = figures.gauges.store else { return };
     page.gauge("recado_store_size_bytes", "Size of the store.").value(store.bytes);
     if let Some(max) = store.max_bytes {
-        page.gauge("recado_store_max_bytes", "What the store may grow to.").value(max);
+        page.gauge("recado_store_max_bytes", "Maximum size of the store.").value(max);
     }
 }
 
@@ -162,14 +162,14 @@ fn write_api(page: &mut Page, figures: Figures<'_>) {
             family.sample(&[("method", method), ("path", path), ("status", &status)], count);
         }
     }
-    page.histogram("recado_http_request_duration_seconds", "How long an answer took.")
+    page.histogram("recado_http_request_duration_seconds", "Duration of requests.")
         .histograms_by("path", paths.iter().map(|(path, counters)| (&***path, &counters.round_trips)));
 }
 
 fn write_trail_and_traces(page: &mut Page, figures: Figures<'_>) {
     if let Some(late) = figures.gauges.trail_late {
         let help =
-            "How long ago the audit trail's files had everything; it grows while they cannot be written.";
+            "Time since the audit trail's files were last complete; it grows while they cannot be written.";
         page.gauge("recado_audit_late_seconds", help).value(late.as_secs_f64());
     }
     let Some(spans) = figures.gauges.spans else { return };

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_holds_nobody_up() {
+    fn a_reader_that_is_gone_holds_no_writer_up() {
         let (outlet, let_take, _) = slow_outlet(1 << 20);
         drop(let_take);
         outlet.line(b"x\n");

@@ -334,7 +334,7 @@ async fn a_job_that_was_being_delivered_goes_on_as_one_whose_holder_vanished() {
 }
 
 #[tokio::test]
-async fn a_target_that_somebody_writes_to_is_found_out() {
+async fn a_target_that_another_process_writes_to_is_found_out() {
     let (from, to) = (filled("a", 3).await, empty("b"));
     let store = to.store.clone();
     let mut once = Some(JobId::new("stranger").unwrap());

@@ -58,7 +58,7 @@ pub enum Shutdown {
     Drop,
 }
 
-/// Which of the leases so far.
+/// Index of a lease among those so far.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenChoice {
     pub nth: usize,
@@ -205,7 +205,7 @@ pub struct KvStep {
     ttl_ms: Option<u64>,
 }
 
-/// Which version a write expects.
+/// Version that a write expects.
 #[derive(Clone, Copy, Debug)]
 pub enum Expect {
     Whatever,

@@ -5,7 +5,7 @@
 //! newest bundle is never removed, for it says which number is next. Lines that came along with a job and are archived elsewhere say
 //! so at their beginning; they are there for the job's own trail alone.
 //!
-//! Which records are about a job is written in the job's own row: a list of numbers, some of which may be trimmed by
+//! The records about a job are named in the job's own row: a list of numbers, some of which may be trimmed by
 //! now. No index over the trail says so, because it would be the dearest part of every settle.
 
 use std::borrow::Cow;
@@ -284,7 +284,7 @@ struct RecordSubject<'a> {
 /// Reads a record. A damaged one is logged and left out, so that all others are read.
 fn parse_record<'j, T: Deserialize<'j>>(record: &'j str) -> Option<T> {
     serde_json::from_str(record)
-        .inspect_err(|error| tracing::error!(%error, "a stored audit record is damaged; it is left out"))
+        .inspect_err(|error| tracing::error!(%error, "A stored audit record is damaged; it is left out"))
         .ok()
 }
 

@@ -137,7 +137,7 @@ fn parse_entry(row: &Row<'_>, namespace: Namespace) -> Result<Option<KvEntry>> {
         tracing::error!(
             namespace = namespace.as_str(),
             key = &*key,
-            "a stored key-value entry is damaged; it is left out"
+            "A stored key-value entry is damaged; it is left out"
         );
         return Ok(None);
     }

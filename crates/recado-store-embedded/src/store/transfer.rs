@@ -279,7 +279,7 @@ impl EmbeddedStore {
             tokio::time::sleep(TRUNCATE_TRY_EVERY).await;
         }
         tracing::warn!(
-            "cannot truncate the database log while it is being read; erased data stays in it for now"
+            "Cannot truncate the database log while it is being read; erased data stays in it for now"
         );
         Ok(())
     }

@@ -100,7 +100,7 @@ impl FsyncLoop {
                 broken = self.files.as_ref().and_then(|files| files.find_missing());
             }
             if let Some(why) = broken {
-                tracing::error!(why, "the store stops");
+                tracing::error!(why, "The store stops");
                 let _ = self.failure_reason.set(why.clone());
                 let broken = StoreError::Broken(why);
                 for commit in group.drain(..).chain(inbox.try_iter()) {

@@ -13,7 +13,7 @@ pub struct Token {
     pub fence: u64,
 }
 
-/// Numbers that a job can have.
+/// Bits of a job number.
 const SEQ_BITS: u32 = 48;
 
 impl From<Token> for LeaseToken {

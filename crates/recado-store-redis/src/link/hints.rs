@@ -28,7 +28,7 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hint {
     Said(Arc<str>),
-    /// There was no connection for a while: anything may have been said.
+    /// The connection was lost; hints may have been missed.
     Missed,
 }
 

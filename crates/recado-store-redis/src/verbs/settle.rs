@@ -83,7 +83,7 @@ struct PossibleSettlement<'a> {
 /// A settlement with its effects.
 struct PlannedSettlement<'a> {
     of: PossibleSettlement<'a>,
-    /// Whose job it is.
+    /// Route and company of the job.
     owner: (RouteName, CompanyId),
     destination: Destination,
     /// The job's head from now on.

@@ -26,7 +26,7 @@ pub enum CamundaAct {
 #[derive(Clone, Debug, Default)]
 pub enum Guard {
     #[default]
-    Anybody,
+    Open,
     /// Accepts this `Authorization`.
     Exactly(String),
     /// Accepts a token from `/oauth/token` that is younger than these many grants.
@@ -42,7 +42,7 @@ impl Guard {
 
     fn lets_in(&self, authorization: Option<&str>) -> bool {
         match self {
-            Guard::Anybody => authorization.is_none(),
+            Guard::Open => authorization.is_none(),
             Guard::Exactly(due) => authorization == Some(due),
             Guard::OAuth { revoked, .. } => {
                 let number = authorization.and_then(|it| it.strip_prefix("Bearer granted-"));
@@ -66,7 +66,7 @@ pub fn app(engine: Arc<Engine>) -> Router {
     Router::new().fallback(move |request: HttpRequest| answer(Arc::clone(&engine), request))
 }
 
-/// Hangs up on everybody, once it has heard what they want.
+/// Hangs up on every caller, once it has read the request.
 pub async fn refuse_all(listener: TcpListener, engine: Arc<Engine>) {
     while let Ok((stream, _)) = listener.accept().await {
         let mut line = String::new();

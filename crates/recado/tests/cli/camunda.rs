@@ -236,7 +236,7 @@ fn t19_an_engine_that_goes_away_is_served_again_when_it_is_back() {
         let worker = Worker::usual(&place, version, &fake, &server);
         fake.until(|state| state.polls_waiting == 1);
         fake.go_away();
-        let away = worker.logged("No jobs from the process engine");
+        let away = worker.logged("Cannot fetch jobs from the process engine");
         assert!(
             away["error"].as_str().is_some_and(|why| why.contains("is the process engine running")),
             "{away}"

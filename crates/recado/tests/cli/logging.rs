@@ -152,12 +152,12 @@ fn g19_the_level_of_the_log_changes_while_the_server_runs() {
     assert_eq!(server.logged("Job sent", 1).len(), 1);
     place.write("recado.toml", &format!("{FAST}\n[log]\nlevel = \"warn\"\n"));
     server.signal("HUP");
-    assert_eq!(server.logged("The level of the log was read again", 1)[0]["logLevel"], "warn");
+    assert_eq!(server.logged("Log level reloaded", 1)[0]["logLevel"], "warn");
     one_retry(&server);
     server.logged("Job failed, scheduling retry", 2);
     assert_eq!(server.logged("Job sent", 1).len(), 1, "what went well is not told any more");
     place.write("recado.toml", "[log]\nlevel = \"loud\"\n");
     server.signal("HUP");
-    let refused = server.logged("Cannot read the level of the log; it stays as it is", 1);
+    let refused = server.logged("Cannot reload the log level; it stays as it is", 1);
     assert!(refused[0]["error"].as_str().unwrap().contains("loud"), "{refused:?}");
 }
