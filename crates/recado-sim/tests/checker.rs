@@ -92,7 +92,7 @@ fn a_job_that_was_acknowledged_and_is_gone_is_seen() {
 }
 
 #[test]
-fn data_that_nobody_accepted_is_seen_on_its_way() {
+fn data_that_was_never_accepted_is_seen_on_its_way() {
     let history = [at(0, called(1, "a", "mail-a"))];
     assert_eq!(broken(&history), ["refused is never sent"]);
 }

@@ -239,7 +239,7 @@ async fn the_token_is_sent_and_kept_out_of_sight() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_question_whether_the_server_runs() {
+async fn no_answer_raises_the_question_whether_the_server_runs() {
     let free = format!("127.0.0.1:{}", free_port());
     let error = Client::new(&format!("http://{free}"), None).unwrap().health().await.unwrap_err();
     assert!(matches!(error, ClientError::Connect { .. }), "{error:?}");

@@ -191,7 +191,7 @@ async fn a_time_without_an_offset_is_refused_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn a_parameter_that_nobody_knows_is_refused_where_there_is_none_at_all() {
+async fn an_unknown_parameter_is_refused_where_there_is_none_at_all() {
     let server = Server::plain().await;
     let id = server
         .enqueue(json!({"jobId": "1", "route": "patient", "companyId": "a", "data": {"script": ["ok"]}}));

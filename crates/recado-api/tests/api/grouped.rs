@@ -57,7 +57,7 @@ async fn a_thousand_callers_share_a_few_requests_and_each_gets_its_own_answer() 
 }
 
 #[tokio::test]
-async fn a_lone_caller_waits_for_nobody() {
+async fn a_lone_caller_does_not_wait() {
     let server = Server::plain().await;
     let enqueuer = GroupedEnqueuer::start(server.client(), GroupLimits::default());
     let mut took = Vec::new();

@@ -54,7 +54,7 @@ async fn a_body_that_hides_its_size_is_cut_off_at_the_limit() {
 }
 
 #[tokio::test]
-async fn whoever_asks_before_sending_is_told_at_once() {
+async fn a_caller_that_asks_before_sending_is_told_at_once() {
     let server = Server::start(Setup { limits: small(), ..Setup::default() }).await;
     let mut stream = server.connect().await;
     let head = "POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\

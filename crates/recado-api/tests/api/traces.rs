@@ -1,4 +1,4 @@
-//! Whose trace a job is in: the header, the field, and where both can be read again.
+//! The trace of a job: the header, the field, and where both can be read again.
 
 use recado_testkit::far_end::FarEnd;
 use serde_json::{Value, json};

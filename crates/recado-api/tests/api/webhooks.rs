@@ -53,7 +53,7 @@ async fn ended_webhook_jobs(server: &Server, count: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn f12_a_receiver_that_fails_ten_times_in_a_row_is_switched_off_until_somebody_mends_it() {
+async fn f12_a_receiver_that_fails_ten_times_in_a_row_is_switched_off_until_its_owner_mends_it() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let server = server(kind).await;
         let receiver = FarEnd::agreeable();
@@ -188,7 +188,7 @@ async fn w6_a_subscriber_hears_of_each_event_once_and_can_tell_that_it_is_us() {
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_callback_is_called_back_to_nobody() {
+async fn the_outcome_of_a_callback_causes_no_callback() {
     let server = server(Kind::Memory).await;
     let receiver = FarEnd::agreeable();
     let everything = json!({"companyId": "acme", "url": receiver.url_of::<String>("/")});

@@ -85,7 +85,7 @@ fn every_field_of_an_event_comes_back_whatever_is_in_it() {
 
 /// The format as `docs/audit.md` tells it, without any code of ours.
 #[test]
-fn each_line_continues_the_one_before_by_rules_that_anybody_can_follow() {
+fn each_line_continues_the_one_before_by_rules_that_an_auditor_can_follow() {
     let place = Place::three_months();
     let mut previous = "0".repeat(64);
     let mut sequence = 0;

@@ -30,7 +30,7 @@ fn erasures(place: &Place) -> Vec<Erasure> {
 }
 
 #[test]
-fn t18_the_log_of_one_subject_is_exported_whole_and_nobody_elses() {
+fn t18_the_log_of_one_subject_is_exported_whole_and_no_other_subjects() {
     let place = Place::three_months();
     let records = about(&place, &user("user-3"));
     let numbers: Vec<_> = records.iter().map(|record| record.sequence).collect();

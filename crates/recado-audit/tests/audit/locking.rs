@@ -18,7 +18,7 @@ fn a_second_writer_is_refused_and_told_who_has_the_trail() {
 }
 
 #[test]
-fn readers_read_while_somebody_writes() {
+fn readers_read_while_a_writer_writes() {
     let place = Place::new();
     let mut trail = place.open();
     for batch in 0..20 {

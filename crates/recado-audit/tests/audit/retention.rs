@@ -39,7 +39,7 @@ fn t18_records_are_kept_for_five_years_and_then_dropped_by_the_month() {
 }
 
 #[test]
-fn t18_the_error_analysis_of_a_dropped_month_stays_without_anybodys_data() {
+fn t18_the_error_analysis_of_a_dropped_month_stays_without_personal_data() {
     let place = six_years();
     let dropped = place.open().drop_older_than(MONTHS_KEPT, at("2026-12-31T12:00:00Z")).unwrap();
     let counted: u64 = dropped[0].analysis.iter().map(|group| group.records).sum();

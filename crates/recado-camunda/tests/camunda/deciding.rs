@@ -162,7 +162,7 @@ async fn keys_may_be_numbers_as_they_were_before_8_8() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_variable_that_no_parser_likes_stops_nobody_else() {
+async fn a_variable_that_no_parser_likes_stops_no_other_job() {
     for version in BOTH {
         let given = Given::usual(version);
         let mut deep = json!("CLM");

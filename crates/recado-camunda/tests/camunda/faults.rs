@@ -80,7 +80,7 @@ async fn t19_without_a_decision_the_job_goes_back_with_all_its_retries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_nobody_decides_one_job_at_a_time_is_taken() {
+async fn while_recado_is_away_one_job_at_a_time_is_taken() {
     let given = Given::usual(Version::Seven);
     given.rule.away.store(true, Ordering::SeqCst);
     let keys: Vec<_> = (0..6).map(|_| given.fake.add(claim("503", 0))).collect();

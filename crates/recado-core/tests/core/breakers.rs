@@ -107,7 +107,7 @@ fn opened_by_hand_it_stays_open_until_a_person_closes_it() {
 #[test]
 fn while_it_is_half_open_only_what_was_sent_since_says_anything() {
     let mut breaker = opened();
-    assert!(breaker.counts_result_sent_at(at(3)), "until then everybody does");
+    assert!(breaker.counts_result_sent_at(at(3)), "until then every result does");
     breaker.admit(&TERMS, at(124));
     assert!(!breaker.counts_result_sent_at(at(3)) && breaker.counts_result_sent_at(at(124)));
 }

@@ -46,7 +46,7 @@ fn t20_an_exhausted_retry_tells_how_many_there_were_and_the_last_error() {
 }
 
 #[test]
-fn a_failed_job_that_may_have_arrived_says_so_to_whoever_would_replay_it() {
+fn a_failed_job_that_may_have_arrived_says_so_to_an_operator_who_would_replay_it() {
     let lost = Fault::network(NetworkKind::Dropped, "gone");
     let once = after(job(), judged("http", lost), &attempts(1)).0;
     let data = heard(&once).pop().unwrap().data;

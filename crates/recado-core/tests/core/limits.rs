@@ -124,7 +124,7 @@ fn what_goes_out_later_than_it_was_taken_counts_from_then_on() {
 }
 
 #[test]
-fn after_the_clock_was_set_back_nobody_waits_longer_than_a_window() {
+fn after_the_clock_was_set_back_no_delivery_waits_longer_than_a_window() {
     let mut limit = Limit::default();
     let ahead = NOW.plus(secs(3_600));
     limit.take(SES, 40, NOW.plus(secs(3_555)));

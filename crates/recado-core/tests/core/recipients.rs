@@ -61,7 +61,7 @@ fn a_reason_counts_all_recipients_of_the_job_and_not_those_of_one_attempt() {
 }
 
 #[test]
-fn when_nobody_is_left_that_is_worth_it_the_rest_goes_before_a_person() {
+fn when_no_recipient_is_left_to_retry_the_job_is_buried() {
     let burial = buried(tried(job(), partly(&["a@x"], vec![refused("c@x", smtp("550", "5.1.1 no"))])));
     assert_eq!((burial.cause, burial.failure.class), (Cause::Permanent, Class::Permanent));
     assert_eq!(burial.attempt.unwrap().result, AttemptResult::Partial);
@@ -77,7 +77,7 @@ fn who_was_reached_is_never_written_to_again_and_who_refused_for_good_not_either
     assert_eq!(job.refused_for_good("c@x").unwrap().error_code.as_deref(), Some("550"));
     assert!(job.refused_for_good("b@x").is_none() && job.refused_for_good("a@x").is_none());
 
-    // A replay gives everybody a fresh chance, but for those who have it.
+    // A replay gives every recipient a fresh chance, but for those who have it.
     job.progress.attempts_spent = 0;
     job.progress.replays = 1;
     assert!(job.refused_for_good("c@x").is_none());
@@ -100,7 +100,7 @@ fn results_of_recipients_outlive_the_kept_history() {
     assert_eq!(job.refused_for_good("c@x").unwrap().error_code.as_deref(), Some("550"));
     assert!(job.refused_for_good("b@x").is_none());
 
-    // A replay gives everybody a fresh chance, but for those who have it; also after as many attempts once more.
+    // A replay gives every recipient a fresh chance, but for those who have it; also after as many attempts once more.
     job.progress = Progress { attempts_spent: 0, replays: 1, ..job.progress };
     assert!(job.has_reached("a@x") && job.refused_for_good("c@x").is_none());
     for _ in 0..2 * ATTEMPTS_KEPT_MAX {
@@ -121,7 +121,7 @@ fn a_recipient_whose_answer_was_lost_makes_the_attempt_uncertain() {
 }
 
 #[test]
-fn nobody_refusing_is_a_delivery() {
+fn without_a_refused_recipient_it_is_a_delivery() {
     assert!(matches!(tried(job(), partly(&["a@x"], Vec::new())), Transition::Deliver { .. }));
 }
 

@@ -68,7 +68,7 @@ fn a_repetition_is_the_same_byte_for_byte() {
 }
 
 #[test]
-fn nobody_learns_who_got_a_blind_copy() {
+fn no_header_names_a_blind_copy_recipient() {
     let email = email(json!({ "to": null, "bcc": ["Secret <secret@example.com>"] }));
     assert_eq!(email.recipients(), ["secret@example.com"]);
     assert!(!wire(&email).to_lowercase().contains("secret"));

@@ -17,7 +17,7 @@ fn rings(engine: &Engine) -> Vec<Box<str>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn e10_a_job_that_nobody_takes_rings_after_five_minutes_and_the_patience_and_not_before() {
+async fn e10_a_job_that_is_not_claimed_rings_after_five_minutes_and_the_patience_and_not_before() {
     let given = Given::new();
     // The first job has the only slot for six and a half minutes.
     let slow = Arc::new(Scripted::slow(Duration::from_secs(390)));
@@ -71,7 +71,7 @@ fn telling(given: &Given, store: Arc<FaultyStore>, far_end: &Arc<Scripted>) -> E
 }
 
 #[tokio::test(start_paused = true)]
-async fn g14_that_the_store_takes_nothing_is_told_past_it_and_the_notice_rings_for_nobody() {
+async fn g14_that_the_store_takes_nothing_is_told_past_it_and_the_notice_causes_no_other() {
     let given = Given::new();
     let store = Arc::new(FaultyStore::around(given.store.clone()));
     // The far end is not well at first: it is asked again, as for any other notice.

@@ -133,7 +133,7 @@ async fn kinds(given: &Given, name: &str) -> Vec<AuditKind> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g1_past_the_bound_the_oldest_are_in_the_archive_and_somebody_hears_of_it() {
+async fn g1_past_the_bound_the_oldest_are_in_the_archive_and_an_event_says_so() {
     let given = Given::new();
     let namespace = Arc::new(Namespace::default());
     let engine = bounded(&given, &namespace, 3);
@@ -315,7 +315,7 @@ async fn g6_entries_are_counted_by_the_hour_over_restarts_and_although_they_left
 }
 
 #[tokio::test(start_paused = true)]
-async fn g1_an_import_into_a_full_queue_is_refused_and_pushes_nobody_out() {
+async fn g1_an_import_into_a_full_queue_is_refused_and_pushes_no_entry_out() {
     let given = Given::new();
     let namespace = Arc::new(Namespace::default());
     let engine = bounded(&given, &namespace, 2);

@@ -51,7 +51,7 @@ async fn a_wait_for_an_open_breaker_is_one_deferral_even_over_a_restart_and_no_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_tenants_jobs_are_held_up_and_nobody_elses() {
+async fn a_paused_tenants_jobs_are_held_up_and_no_other_tenants() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
     let engine = protected(&given, vec![mail(&flaky)], &[]);

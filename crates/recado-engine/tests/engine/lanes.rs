@@ -1,4 +1,4 @@
-//! Breakers, rates, pauses and turns: what holds a lane back, and what it must not cost anybody.
+//! Breakers, rates, pauses and turns: what holds a lane back, and what it must not cost others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -183,7 +183,7 @@ async fn a_429_that_blames_the_provider_quiets_the_whole_provider_for_as_long_as
 }
 
 #[tokio::test(start_paused = true)]
-async fn g22_a_paused_tenant_waits_and_nobody_else_does() {
+async fn g22_a_paused_tenant_waits_and_no_other_tenant_does() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::default());
     let engine = given.mail(&far_end);
@@ -304,7 +304,7 @@ async fn a_breaker_that_a_person_opened_stays_open_until_a_person_closes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_provider_is_asked_by_nobody_and_a_restart_keeps_it_so() {
+async fn a_paused_provider_is_not_asked_and_a_restart_keeps_it_so() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::default());
     let engine = given.mail(&far_end);
@@ -415,7 +415,7 @@ async fn e11_retries_do_not_drown_first_tries_while_a_provider_is_in_trouble() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_are_held_back_like_everybody() {
+async fn workers_are_held_back_like_deliveries_of_this_process() {
     let given = Given::new();
     let engine = protected(&given, vec![route("work", Carrier::Workers)], &[("work", with_breaker())]);
     submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;

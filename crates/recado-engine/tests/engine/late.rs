@@ -155,7 +155,7 @@ async fn the_node_that_rings_knows_how_late_the_files_of_another_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_that_another_node_writes_are_never_late_for_long_and_nobody_rings() {
+async fn files_that_another_node_writes_are_never_late_for_long_and_no_alert_rings() {
     let (given, wakes) = (Given::new(), Arc::default());
     let (here, there) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let first = archivist(&given, &wakes, here.path());
@@ -171,7 +171,7 @@ async fn files_that_another_node_writes_are_never_late_for_long_and_nobody_rings
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_that_no_node_can_write_get_later_whoever_tries() {
+async fn files_that_no_node_can_write_get_later_on_every_node() {
     let (given, wakes) = (Given::new(), Arc::default());
     let dir = TempDir::new().unwrap();
     let files = in_the_way(&dir);
@@ -200,7 +200,7 @@ async fn found(given: &Given, note: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_note_that_nobody_can_read_is_no_reason_to_be_silent() {
+async fn a_note_that_cannot_be_read_is_no_reason_to_be_silent() {
     for shared in [false, true] {
         let (given, wakes, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
         found(&given, r#"{"who":"knows"}"#).await;

@@ -96,7 +96,7 @@ async fn g7_an_exhausted_job_is_replayed_with_a_fresh_budget_and_leaves_the_queu
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_a_transport_costs_one_attempt_and_nobody_else_anything() {
+async fn a_panic_in_a_transport_costs_its_job_one_attempt_and_other_jobs_nothing() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["panic", "ok"]));
     let engine = given.mail(&far_end);

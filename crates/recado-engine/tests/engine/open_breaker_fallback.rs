@@ -89,7 +89,7 @@ async fn f12_renewing_a_token_marks_the_account_while_the_breaker_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f12_whoever_does_not_ask_for_it_waits_and_so_do_acts_that_concern_calls_only() {
+async fn f12_jobs_wait_without_a_fallback_and_with_one_that_concerns_calls_only() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
     let plain = mail(&flaky);
@@ -139,7 +139,7 @@ async fn f12_a_route_with_a_second_provider_falls_back_only_when_both_breakers_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn f12_a_paused_companys_jobs_wait_even_so_and_nobodys_rate_slows_the_others() {
+async fn f12_a_paused_companys_jobs_wait_even_so_and_no_rate_slows_the_others() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
     let engine = with_open_breaker(&given, falling_back(&flaky, Act::MarkFailed));

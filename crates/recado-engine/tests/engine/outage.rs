@@ -53,7 +53,7 @@ async fn f1_ten_minutes_of_outage_cost_one_probe_a_reset_time_and_no_waiting_job
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daily_quota_that_is_used_up_quiets_the_provider_for_an_hour_and_burns_nobodys_attempts() {
+async fn a_daily_quota_that_is_used_up_quiets_the_provider_for_an_hour_and_spends_no_attempts() {
     let given = Given::new();
     let flaky = Arc::new(Flaky::default());
     *flaky.answer.lock() = Some(Fault::answer("Throttling", "Daily message quota exceeded"));

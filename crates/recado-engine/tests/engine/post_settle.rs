@@ -48,7 +48,7 @@ async fn jobs_of(given: &Given, route: &str) -> Vec<recado_store::JobView> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn w6_whoever_listens_hears_what_became_of_a_job() {
+async fn w6_a_listener_hears_what_became_of_a_job() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["421", "550"]));
     let engine = given.mail(&far_end);
@@ -137,7 +137,7 @@ async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_can_switch_off_another_companys_endpoint_by_naming_it() {
+async fn no_company_can_switch_off_another_companys_endpoint_by_naming_it() {
     let given = Given::new();
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(Arc::new(Scripted::default()))));
     let endpoint = engine.endpoint_admin.add(draft(&[]), "ana").await.unwrap();
@@ -159,7 +159,7 @@ async fn nobody_can_switch_off_another_companys_endpoint_by_naming_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t12_t13_e7_a_dead_letter_is_told_to_the_routes_channel_and_the_notice_tells_nobody() {
+async fn t12_t13_e7_a_dead_letter_is_told_to_the_routes_channel_and_the_notice_causes_no_other() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["550"]));
     let inbox = Arc::new(Scripted::new(&["550"]));

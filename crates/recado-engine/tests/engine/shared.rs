@@ -419,7 +419,7 @@ async fn after_the_clock_is_set(by_seconds: i64, state_before: BreakerState) -> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn f1_a_clock_that_is_set_back_or_forward_keeps_nobody_waiting_longer_than_the_terms_say() {
+async fn f1_a_clock_that_is_set_back_or_forward_keeps_no_job_waiting_longer_than_the_terms_say() {
     for by in [-3_600, 3_600] {
         for state in [BreakerState::Open, BreakerState::HalfOpen, BreakerState::Closed] {
             let waited = after_the_clock_is_set(by, state).await;

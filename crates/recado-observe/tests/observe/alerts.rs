@@ -28,7 +28,7 @@ fn firing(scene: &mut Scene) {
 }
 
 #[test]
-fn e10_one_failure_at_night_wakes_nobody() {
+fn e10_one_failure_at_night_raises_no_alert() {
     let mut scene = Scene::new();
     let night = |scene: &mut Scene| {
         if scene.now == 3_600 {
@@ -104,7 +104,7 @@ fn after_a_restart_it_neither_rings_again_nor_forgets_to_end() {
     scene.ledger = ledger();
     assert_eq!(scene.alerts.firing().into_iter().cloned().collect::<Vec<_>>(), before);
     let changes = of("failure_rate", scene.run(seconds_of(3_600), 15, &mix(8, 2)));
-    assert_eq!(changes, [], "the trouble goes on, and everybody knows");
+    assert_eq!(changes, [], "the trouble goes on, and was announced");
     let ended = of("failure_rate", scene.run(seconds_of(3_600), 15, &mix(10, 0)));
     assert_eq!(kinds(&ended), [Change::Resolved]);
     assert_eq!(ended[0].alert.since, before[0].since);

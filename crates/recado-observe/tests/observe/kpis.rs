@@ -83,7 +83,7 @@ fn a_figure_of_too_few_is_told_and_not_judged() {
 }
 
 #[test]
-fn what_nobody_tried_has_no_figure() {
+fn kpis_without_attempts_have_no_figures() {
     let kpis = ledger().kpis(None, DAY, at(0)).unwrap();
     assert_eq!((kpis.success_after_retry.value, kpis.success_after_retry.verdict), (None, Verdict::TooFew));
     assert_eq!((kpis.jitter_deviation.value, kpis.by_attempt.len()), (None, 0));

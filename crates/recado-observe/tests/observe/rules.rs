@@ -177,7 +177,7 @@ fn e10_jobs_that_take_more_than_five_minutes_ring() {
 }
 
 #[test]
-fn e10_a_queue_that_nobody_takes_from_rings_although_nothing_ends() {
+fn e10_a_queue_that_is_not_claimed_from_rings_although_nothing_ends() {
     let age = |seconds| {
         move |scene: &mut Scene| scene.gauges.oldest_due = Some(vec![("email".into(), seconds_of(seconds))])
     };

@@ -1,4 +1,4 @@
-//! Whose a record is: the job's row says so, and a row's number may be another job's one day.
+//! The owner of a record: the job's row names it, and a row's number may be another job's one day.
 
 use recado_core::{AuditEvent, AuditKind, Lease, Timestamp};
 use recado_store::prelude::*;

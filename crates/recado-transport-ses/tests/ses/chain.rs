@@ -154,7 +154,7 @@ async fn a_chain_that_finds_no_credentials_blames_the_credential() {
 }
 
 #[tokio::test]
-async fn a_profile_that_nobody_wrote_blames_the_credential() {
+async fn a_profile_that_does_not_exist_blames_the_credential() {
     let far_end = FarEnd::scripted([yes()]);
     let fault = Child::of(&far_end).env("AWS_REGION", "eu-west-1").env(PROFILE, "nobodys").fault().await;
     assert_eq!(fault.code.as_deref(), Some("CredentialsNotFound"), "{}", fault.text);

@@ -96,7 +96,7 @@ async fn moto_takes_a_message_with_a_file_and_a_blind_copy() {
 }
 
 #[tokio::test]
-async fn g9_moto_rejects_a_sender_that_nobody_verified() {
+async fn g9_moto_rejects_an_unverified_sender() {
     let moto = Moto::start();
     let fault = fault(&ses(moto.url.clone()), &plain()).await;
     assert_eq!((fault.code.as_deref(), fault.status), (Some("MessageRejected"), Some(400)), "{fault:?}");

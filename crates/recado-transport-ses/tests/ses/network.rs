@@ -34,7 +34,7 @@ async fn listening() -> (TcpListener, String) {
 }
 
 #[tokio::test]
-async fn f8_a_name_that_nobody_has_is_a_dns_failure() {
+async fn f8_an_unknown_host_name_is_a_dns_failure() {
     let ses = ses("http://ses.invalid/".parse().unwrap());
     is(&fault(&ses, &plain()).await, NetworkKind::Dns, false);
 }

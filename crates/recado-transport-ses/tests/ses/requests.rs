@@ -80,7 +80,7 @@ async fn an_attachment_or_a_header_makes_the_message_raw() {
 }
 
 #[tokio::test]
-async fn raw_content_is_raw_for_everybody() {
+async fn raw_content_is_raw_for_every_recipient() {
     let seen = asked_by(|config| config.content = Content::Raw, &plain()).await;
     assert!(seen.json()["Content"]["Simple"].is_null());
     assert!(headers(&message(&seen)).contains(&format!("X-Recado-Job: {JOB}")));
@@ -113,7 +113,7 @@ async fn a_blind_copy_is_in_the_destination_and_nowhere_in_the_message() {
 }
 
 #[tokio::test]
-async fn nobody_is_named_twice() {
+async fn no_recipient_is_named_twice() {
     let mut data = plain();
     data["cc"] = json!(["Ana again <ana@EXAMPLE.com>", "caio@example.com"]);
     data["bcc"] = json!(["caio@example.com"]);

@@ -30,7 +30,7 @@ fn faults(content: Content, data: &Value) -> Vec<String> {
 }
 
 #[test]
-fn construction_reaches_out_to_nobody() {
+fn construction_opens_no_connection() {
     // Without a runtime, a connection attempt would panic.
     assert_eq!(Ses::new(SesConfig::default()).unwrap().kind().as_str(), "ses");
     assert_eq!(Ses::new(account()).unwrap().kind().as_str(), "ses");

@@ -1,4 +1,4 @@
-//! Relays that take only so many recipients at once: everybody gets the message in one attempt all the same.
+//! Relays that take only so many recipients at once: each recipient gets the message in one attempt all the same.
 
 use recado_core::NetworkKind;
 use recado_transport_smtp::Security;
@@ -24,7 +24,7 @@ fn reached(taken: &[Mail]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn everybody_gets_one_copy_in_one_attempt_however_few_the_relay_takes_at_once() {
+async fn each_recipient_gets_one_copy_in_one_attempt_however_few_the_relay_takes_at_once() {
     for words in [TOO_MANY, "552 too many recipients", "452 4.5.3 enough", "552 5.5.3 enough"] {
         for offers in [&["PIPELINING"][..], &[]] {
             let server = Server::offering(offers);
@@ -66,7 +66,7 @@ async fn a_relay_that_takes_one_at_a_time_gets_a_message_for_each_over_as_many_c
 }
 
 #[tokio::test]
-async fn a_limit_that_lets_nobody_through_is_everybodys_refusal() {
+async fn a_limit_that_lets_no_recipient_through_refuses_them_all() {
     let server = Server::start();
     server.limits(0, TOO_MANY);
     let partly = partly(send(&plain(&server), &mail(&[ANA, BOB])).await);
@@ -75,7 +75,7 @@ async fn a_limit_that_lets_nobody_through_is_everybodys_refusal() {
 }
 
 #[tokio::test]
-async fn whoever_is_put_off_time_and_again_is_reported_and_holds_up_nobody_else() {
+async fn a_recipient_put_off_again_and_again_is_reported_and_holds_up_no_other() {
     let server = Server::start();
     server.always("RCPT TO:<r1", say(TOO_MANY));
     let many = people(200);
@@ -103,7 +103,7 @@ async fn a_bad_address_among_those_who_were_put_off_does_not_end_it_for_the_rest
 }
 
 #[tokio::test]
-async fn an_answer_lost_in_the_second_transaction_leaves_its_recipients_uncertain_and_nobody_else() {
+async fn an_answer_lost_in_the_second_transaction_leaves_its_own_recipients_uncertain_and_no_other() {
     for act in [cut(""), SmtpAct::Reset, say("not SMTP")] {
         let server = one_at_a_time().await;
         server.once("(dot)", say("250 2.0.0 queued"));
@@ -169,7 +169,7 @@ async fn where_no_further_connection_can_be_had_the_rest_stays_put_off() {
 }
 
 #[tokio::test]
-async fn nobody_elses_message_comes_between_those_of_one_delivery() {
+async fn no_other_jobs_message_comes_between_those_of_one_delivery() {
     let server = one_at_a_time().await;
     let mut config = config(&server, Security::None);
     config.connections_max = 1;

@@ -155,7 +155,7 @@ async fn a_connection_lost_in_the_midst_of_a_long_text_is_certainly_undelivered(
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_is_a_dns_failure() {
+async fn an_unknown_host_name_is_a_dns_failure() {
     let fault = failed(send(&smtp(SmtpConfig::new("mail.invalid", Security::None)), &mail(&[ANA])).await);
     is(&fault, NetworkKind::Dns, false);
 }
@@ -170,7 +170,7 @@ async fn a_refused_port_is_a_connect_failure() {
 }
 
 #[tokio::test]
-async fn data_that_makes_no_message_reaches_nobody() {
+async fn data_that_makes_no_message_opens_no_connection() {
     let server = Server::start();
     let mut data = mail(&[ANA]);
     data["subject"] = json!("Oi\r\nBcc: eva@example.com");

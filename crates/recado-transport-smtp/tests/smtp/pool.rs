@@ -92,7 +92,7 @@ async fn a_connection_that_ended_while_it_was_kept_is_replaced_within_the_attemp
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_lost_its_place_is_dropped_and_blamed_on_nobody() {
+async fn a_kept_connection_that_lost_its_place_is_dropped_and_blamed_on_no_job() {
     for place in ["RCPT", "DATA"] {
         let server = Server::start();
         let smtp = plain(&server);
@@ -126,7 +126,7 @@ async fn a_delivery_that_is_dropped_takes_its_connection_with_it() {
 }
 
 #[tokio::test]
-async fn no_more_connections_are_opened_than_allowed_and_whoever_comes_late_waits() {
+async fn no_more_connections_are_opened_than_allowed_and_late_jobs_wait() {
     let server = Server::start();
     let mut config = config(&server, Security::None);
     config.connections_max = 2;
@@ -144,7 +144,7 @@ async fn no_more_connections_are_opened_than_allowed_and_whoever_comes_late_wait
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_connection_in_vain_is_told_so() {
+async fn a_job_that_waits_for_a_connection_in_vain_is_told_so() {
     let server = Server::start();
     server.once("MAIL", SmtpAct::Hang);
     let mut config = config(&server, Security::None);
@@ -181,7 +181,7 @@ async fn a_connection_is_closed_after_its_share_of_messages() {
 }
 
 #[tokio::test]
-async fn an_unused_connection_is_closed_in_time_without_anybodys_help() {
+async fn an_unused_connection_is_closed_in_time_without_another_delivery() {
     let server = Server::start();
     let mut config = config(&server, Security::None);
     config.idle_timeout = Duration::from_millis(50);

@@ -12,7 +12,7 @@ use super::given::{
 use super::server::{Server, SmtpAct, cut, say};
 
 #[tokio::test]
-async fn a_message_is_handed_over_once_to_everybody() {
+async fn a_message_is_handed_over_once_to_all_recipients() {
     let server = Server::start();
     let mut data = mail(&[ANA, BOB]);
     data["bcc"] = json!([EVA, "ana@EXAMPLE.com"]);
@@ -73,7 +73,7 @@ async fn only_who_may_take_it_later_is_asked_again_and_the_final_no_is_not_forgo
 }
 
 #[tokio::test]
-async fn a_job_that_reached_everybody_is_done_without_a_connection() {
+async fn a_job_that_reached_every_recipient_is_done_without_a_connection() {
     let server = Server::start();
     let mut job = job(&mail(&[ANA]));
     let reached = recado_core::PartialDelivery { accepted: vec![ANA.into()], refused: Vec::new() };
@@ -150,7 +150,7 @@ async fn an_answer_too_many_among_many_recipients_refuses_none() {
 }
 
 #[tokio::test]
-async fn a_no_after_the_text_is_everybodys_who_had_been_taken() {
+async fn a_no_after_the_text_refuses_every_recipient_that_had_been_taken() {
     let server = Server::start();
     server.once(&format!("RCPT TO:<{BOB}>"), say("550 no such user"));
     server.once("(dot)", say("451 4.3.0 try later"));

@@ -125,7 +125,7 @@ fn mail(attachment: &[u8]) -> Value {
 }
 
 #[tokio::test]
-async fn a_real_server_delivers_every_byte_to_everybody_it_takes() {
+async fn a_real_server_delivers_every_byte_to_every_recipient_it_takes() {
     let mut relay = Relay::start().await;
     let attachment: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     let job = job(&mail(&attachment));

@@ -150,7 +150,7 @@ async fn plain_http_to_a_public_address_is_refused_once_the_name_is_known_to_lea
 }
 
 #[tokio::test]
-async fn f8_a_name_that_nobody_has_is_a_dns_failure_and_worth_another_try() {
+async fn f8_an_unknown_host_name_is_a_dns_failure_and_worth_another_try() {
     let lookup = Fickle::new(&[]);
     let fault = fault(&webhook("https://hooks.example.com/", Guard::default(), &lookup), &order()).await;
     assert_eq!((fault.kind, fault.uncertain), (FaultKind::Network(NetworkKind::Dns), false));

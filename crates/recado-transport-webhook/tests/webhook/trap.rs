@@ -16,7 +16,7 @@ impl Trap {
         self.0.local_addr().expect("an address").port()
     }
 
-    /// Panics if anybody connected: the system keeps such connections until they are accepted.
+    /// Panics if a client connected: the system keeps such connections until they are accepted.
     pub fn assert_untouched(&self) {
         match self.0.accept() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}

@@ -22,7 +22,7 @@ fn data_that_is_not_an_object_is_a_fault_at_the_root() {
 }
 
 #[test]
-fn a_field_given_twice_is_a_fault_because_nobody_knows_which_one_counts() {
+fn a_field_given_twice_is_a_fault_because_it_is_unclear_which_one_counts() {
     let given =
         r#"{"script": ["ok"], "path": "a", "text": "a", "script": ["503"], "path": "b", "text": "b"}"#;
     for transport in transports() {
@@ -54,7 +54,7 @@ fn half_a_surrogate_pair_is_named_as_what_it_is() {
 }
 
 #[test]
-fn no_more_faults_are_told_than_anybody_reads() {
+fn no_more_faults_are_told_than_a_person_reads() {
     let many: Vec<_> = (0..10_000).map(|n| format!(r#""unknown-{n}": 1"#)).collect();
     let faults =
         transports()[1].check(&Payload::new(&format!("{{{}}}", many.join(","))).unwrap()).unwrap_err();

@@ -40,7 +40,7 @@ async fn misbehaving(act: Act) -> Fault {
 }
 
 #[tokio::test]
-async fn f8_a_name_that_nobody_has_is_a_dns_failure() {
+async fn f8_an_unknown_host_name_is_a_dns_failure() {
     let fault = failing("http://provider.invalid/".parse().unwrap()).await;
     is(&fault, NetworkKind::Dns, false);
 }

@@ -83,7 +83,7 @@ fn w3_g7_a_dead_letter_is_corrected_replayed_and_leaves_once_it_is_delivered() {
 }
 
 #[test]
-fn w3_what_somebody_writes_into_the_editor_stays_while_the_page_is_kept_fresh() {
+fn w3_text_in_the_editor_stays_while_the_page_is_kept_fresh() {
     let scene =
         Scene::looking(Look::default(), |server| bury(server, "acme", "order-1", &refused_with("550 gone")));
     let browser = &scene.browser;

@@ -171,7 +171,7 @@ fn a_hold_without_an_id_is_a_mistake_of_usage() {
 }
 
 #[test]
-fn whoever_has_no_name_acts_as_the_command_line_of_this_machine() {
+fn without_a_name_the_actor_is_the_command_line_of_this_machine() {
     let place = Place::new();
     let server = place.serve();
     let mut command =

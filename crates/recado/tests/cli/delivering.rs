@@ -109,7 +109,7 @@ fn a_lost_answer_is_told_apart_from_a_failure_and_tried_again() {
 }
 
 #[test]
-fn a_panic_costs_one_attempt_and_nobody_else_anything() {
+fn a_panic_costs_its_job_one_attempt_and_other_jobs_nothing() {
     let server = Place::with(FAST).serve();
     let bad =
         server.enqueue(json!({"route": "sandbox", "companyId": "acme", "data": {"script": ["panic", "ok"]}}));

@@ -124,7 +124,7 @@ fn a_redis_that_is_not_there_is_told_by_serve_and_doctor_without_its_password() 
 }
 
 #[test]
-fn a_node_that_is_measured_ends_with_whoever_started_it() {
+fn a_node_that_is_measured_ends_with_the_process_that_started_it() {
     let (redis, place) = (RedisServer::start(), Place::new());
     let asked = place.run(&["bench-node"]).failed_with(1);
     assert!(asked.contains("recado bench redis"), "{asked}");

@@ -83,7 +83,7 @@ fn e2_e3_the_environment_chooses_the_policy_that_a_server_runs_with() {
 }
 
 #[test]
-fn an_address_for_everybody_needs_a_token() {
+fn an_address_that_other_machines_reach_needs_a_token() {
     let place = Place::new();
     let said = place.run(&["serve", "--listen", "0.0.0.0:0"]).failed_with(1);
     assert!(

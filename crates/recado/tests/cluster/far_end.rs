@@ -15,7 +15,7 @@ use super::given::eventually;
 pub struct Arrival {
     /// Its idempotency key, which is the job's id.
     pub key: String,
-    /// Which life of which node sent it.
+    /// The node, and its life, that sent it.
     pub node: String,
     pub came: Instant,
     pub answered: Option<Instant>,

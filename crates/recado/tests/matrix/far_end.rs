@@ -17,7 +17,7 @@ pub const HOSTILE: &str = "hostile";
 pub struct Arrival {
     /// Its idempotency key, which is the job's id.
     pub key: String,
-    /// Which life of the server sent it.
+    /// The life of the server that sent it.
     pub life: String,
     pub is_delivered: bool,
 }

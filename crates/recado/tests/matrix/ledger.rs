@@ -1,4 +1,4 @@
-//! What callers were told, and what became of it.
+//! Answers to callers, and what became of their jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

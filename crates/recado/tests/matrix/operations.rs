@@ -12,7 +12,7 @@ pub struct Operation {
     pub name: &'static str,
     /// More configuration, from the time that it is struck.
     pub config: &'static str,
-    /// What is in the store before; nothing means that there is no directory.
+    /// Fills the store before; without it there is no directory.
     pub prepare: Option<fn(&Scene, &Server)>,
     /// The server was stopped before; otherwise it was killed.
     pub is_at_rest: bool,

@@ -21,7 +21,7 @@ use super::results::Row;
 /// Jobs that a server gets at most until it is struck.
 const WORK_MAX: usize = 200;
 
-/// Where the embedded store is, below a place.
+/// Directory of the embedded store, below a place.
 pub const DATA: &str = "recado-data";
 
 /// The life of the server that is struck, and the one after.
@@ -35,7 +35,7 @@ pub struct Scene {
     pub ledger: SharedLedger,
     /// The server that may be struck at any time.
     address: std::net::SocketAddr,
-    /// Where its servers keep their jobs, if not in their directory.
+    /// Store of its servers, if not their directory.
     store: Option<String>,
 }
 

@@ -25,7 +25,7 @@ fn inside(port: u16) -> Vec<String> {
 }
 
 #[test]
-fn an_endpoint_inside_is_refused_with_advice_and_nobody_goes_there() {
+fn an_endpoint_inside_is_refused_with_advice_and_never_asked() {
     let trap = receiver::start();
     let scene = Scene::with(&format!("[providers.webhook]\nsecret = \"{}\"\n", receiver::SECRET));
     for url in inside(trap.port()) {

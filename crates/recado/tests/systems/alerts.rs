@@ -91,7 +91,7 @@ impl Story {
         item
     }
 
-    /// It is over, and everybody hears so.
+    /// Asserts that the alert is resolved everywhere.
     #[track_caller]
     fn resolved(&self, alert: &str, about: Option<(&str, &str)>) {
         self.ears.hear("AlertResolved", alert, about);

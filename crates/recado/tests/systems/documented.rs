@@ -32,7 +32,7 @@ fn variables() -> [(&'static str, &'static str); 10] {
     ]
 }
 
-/// Everybody that a page may name.
+/// All providers, receivers and servers that a page may name.
 struct World {
     /// With a word of the host's name.
     providers: Vec<(&'static str, FarEnd)>,

@@ -76,7 +76,7 @@ fn a_delivery_without_a_descriptor_spends_no_attempt_and_moves_no_breaker() {
     let jobs: Vec<_> = (0..JOBS).map(job).collect();
     let (status, body) = server.ask("POST", "/v1/jobs/batch", &json!(jobs));
     assert_eq!(status, 200, "{body}");
-    // Until then the server may be too short of descriptors to answer anybody.
+    // Until then the server may be too short of descriptors to answer a request.
     eventually(|| far_end.ledger().len() >= JOBS);
     for n in 0..JOBS {
         let mut job = Value::Null;

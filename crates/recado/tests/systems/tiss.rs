@@ -122,7 +122,7 @@ fn t20_a_scheduled_retry_is_told_with_the_required_fields_and_wait() {
 }
 
 #[test]
-fn t4_a_worker_whose_error_nobody_knows_gets_the_claim_again_and_succeeds() {
+fn t4_a_worker_with_an_unknown_error_gets_the_claim_again_and_succeeds() {
     let billing = receiver::start();
     let scene = scene("", HASTY, &billing);
     scene.send("tiss-claims", "hospital", "CLM-4", &json!({ "guia": "000126" }));

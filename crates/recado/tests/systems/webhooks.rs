@@ -62,7 +62,7 @@ fn after_a_rotation_both_secrets_sign() {
 }
 
 #[test]
-fn a_redirect_is_a_failure_and_leads_nobody_anywhere() {
+fn a_redirect_is_a_failure_and_is_not_followed() {
     let (customer, elsewhere) = (receiver::start(), receiver::start());
     let scene = Scene::with(&format!("{}{HASTY}", receiver::provider()));
     let (endpoint, _) = scene.endpoint("acme", &customer.url(), &["JobFailed"]);
@@ -177,7 +177,7 @@ fn another_companys_endpoint_is_as_good_as_none() {
 }
 
 #[test]
-fn a_receiver_that_answers_401_says_nothing_about_anybodys_account() {
+fn a_receiver_that_answers_401_says_nothing_about_an_account() {
     let customer = receiver::start();
     let scene = Scene::with(&format!("{}{ONCE}", receiver::provider()));
     let (endpoint, _) = scene.endpoint("acme", &customer.url(), &["JobFailed"]);

@@ -191,7 +191,7 @@ rows! { "evolution":
     fn w1_cloud_100_invalid_parameter_is_permanent() {
         cloud(100, "Invalid parameter") => Permanent, Message, "evolution/graph-100"
     }
-    fn w4_cloud_with_a_number_that_nobody_knows_is_unknown_and_retried() {
+    fn w4_cloud_with_an_unknown_number_is_unknown_and_retried() {
         cloud(1_902, "something new") => Unknown, Provider, "recado/unknown"
     }
 }

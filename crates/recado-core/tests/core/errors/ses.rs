@@ -176,7 +176,7 @@ rows! { "ses":
     fn ses_400_without_a_name_is_unknown_and_retried() {
         nameless(400) => Unknown, Provider, "recado/unknown"
     }
-    fn ses_a_name_that_nobody_knows_goes_by_its_status() {
+    fn ses_an_unknown_error_name_goes_by_its_status() {
         named(500, "InternalFailure", "") => Transient, Provider, "ses/5xx"
     }
     fn ses_a_lost_connection_is_transient() {

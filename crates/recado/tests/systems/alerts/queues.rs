@@ -86,7 +86,7 @@ fn e10_slow_processing_rings_everywhere_and_is_over_when_it_is_forgotten() {
 }
 
 #[test]
-fn e10_a_job_that_nobody_takes_rings_everywhere_and_one_that_waits_on_purpose_does_not() {
+fn e10_a_job_that_is_not_claimed_rings_everywhere_and_one_that_waits_on_purpose_does_not() {
     let rule = format!("queue_age = {{ threshold = 1, {HASTY} }}\nbreaker_open = false");
     let opened = routes(&["opened"], ONCE) + "breaker = { failures = 5, within = \"1m\" }\n";
     let lanes = routes(&["quiet", "paused", "away", "throttled", "loud"], ONCE) + "concurrency = 1\n";

@@ -27,7 +27,7 @@ fn g24_the_second_provider_takes_over_and_the_attempt_says_so() {
 }
 
 #[test]
-fn g24_a_job_whose_answer_was_lost_goes_back_to_whoever_may_have_it() {
+fn g24_a_job_whose_answer_was_lost_goes_back_to_the_provider_that_may_have_it() {
     let (main, spare) = (far_end(), far_end());
     main.orders("", [Act::hang_up()]);
     let config = format!(

@@ -52,7 +52,7 @@ fn g24_weights_share_a_lane() {
 }
 
 #[test]
-fn g22_a_company_that_is_paused_holds_up_nobody() {
+fn g22_a_company_that_is_paused_holds_up_no_other() {
     let far_end = far_end();
     let scene = Scene::with(&lane("fair", &far_end, ""));
     let set = |paused: bool| scene.ask("PUT", "/v1/tenants/idle", &json!({ "paused": paused }));

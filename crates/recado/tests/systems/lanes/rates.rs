@@ -105,7 +105,7 @@ fn a_companys_own_rate_at_a_provider_holds_from_its_first_job_on() {
 }
 
 #[test]
-fn f8_a_credential_that_is_throttled_stops_its_company_for_that_long_and_nobody_else() {
+fn f8_a_credential_that_is_throttled_stops_its_company_for_that_long_and_no_other() {
     const RETRY_AFTER_S: u64 = 2;
     let far_end = Watched::start();
     let rules = "classify = [{ status = 429, as = \"rate_limit\", blame = \"credential\" }]\n";
