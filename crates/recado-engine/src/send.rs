@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use recado_core::{Fault, NetworkKind, Outcome};
-use recado_transport::{Delivery, Transport};
+use recado_transport::{Delivery, Transport, patience};
 
 /// Sends once. A transport that panics or hangs is a failed attempt like any other.
 pub(crate) async fn send(transport: &Arc<dyn Transport>, delivery: Delivery<'_>) -> Outcome {
     let timeout = delivery.timeout;
     let guarded = AssertUnwindSafe(transport.send(delivery)).catch_unwind();
-    match tokio::time::timeout(timeout, guarded).await {
+    match patience::within(timeout, guarded).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(panic)) => Outcome::Failed(Fault::panic(&panic_text(panic.as_ref()))),
         Err(_) => timed_out(timeout),

@@ -10,8 +10,8 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use recado_core::{Fault, FaultKind, NetworkKind};
-use recado_transport::Url;
 use recado_transport::http::{self, Body, BodyEnd, Request};
+use recado_transport::{Url, patience};
 
 /// Bounds connecting where the chain does not say how long it may take.
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3);
@@ -54,7 +54,7 @@ impl ChainConnector {
         let client = http::HttpClient::new(self.connect_timeout, limit)
             .map_err(|error| ConnectorError::other(error.into(), None))?
             .with_environment_proxies();
-        let answered = tokio::time::timeout(limit, client.send(request, limit)).await;
+        let answered = patience::within(limit, client.send(request, limit)).await;
         let response = answered.map_err(|late| ConnectorError::timeout(late.into()))?.map_err(failed)?;
         let (status, headers) = (response.status, response.headers.clone());
         let body = Body::read(response, ANSWER_MAX_BYTES, limit).await;

@@ -7,9 +7,9 @@
 use std::net::IpAddr;
 
 use recado_core::{Fault, NetworkKind};
-use recado_transport::shortage;
+use recado_transport::{patience, shortage};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::auth;
 use crate::config::{ConfigError, Security, SmtpConfig};
@@ -89,7 +89,7 @@ impl Opener {
         let unknown = |why: &str| {
             Fault::network(NetworkKind::Dns, &format!("the server's name cannot be resolved: {why}"))
         };
-        let addresses: Vec<_> = match timeout_at(end, lookup_host(host)).await {
+        let addresses: Vec<_> = match patience::until(end, lookup_host(host)).await {
             Ok(Ok(addresses)) => addresses.collect(),
             Ok(Err(error)) => {
                 return Err(shortage::of_io(&error).unwrap_or_else(|| unknown(&error.to_string())));

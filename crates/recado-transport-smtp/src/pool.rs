@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::{Fault, NetworkKind};
+use recado_transport::patience;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::config::SmtpConfig;
 use crate::deadline::Deadline;
@@ -55,7 +56,7 @@ impl Pool {
     }
 
     pub(crate) async fn acquire_slot(&self, deadline: Deadline) -> Result<Slot, Fault> {
-        match timeout_at(deadline.end(), Arc::clone(&self.slots).acquire_owned()).await {
+        match patience::until(deadline.end(), Arc::clone(&self.slots).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Slot { idle: Arc::clone(&self.idle), _permit: permit }),
             _ => Err(Fault::network(
                 NetworkKind::Timeout,

@@ -5,8 +5,9 @@ use std::fmt;
 use std::io;
 
 use recado_core::{Fault, NetworkKind};
+use recado_transport::patience;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::reply::{NotAReply, Reply};
 use crate::tls::Tls;
@@ -103,7 +104,7 @@ pub(crate) async fn run_until<T>(
     end: Instant,
     step: impl Future<Output = Result<T, ConnectionError>>,
 ) -> Result<T, ConnectionError> {
-    timeout_at(end, step).await.unwrap_or(Err(ConnectionError::Late))
+    patience::until(end, step).await.unwrap_or(Err(ConnectionError::Late))
 }
 
 impl Wire {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use recado_core::Fault;
 use recado_transport::http::{Resolver, not_resolved};
-use recado_transport::shortage;
+use recado_transport::{patience, shortage};
 
 use crate::guard::{Guard, Scheme};
 
@@ -48,7 +48,7 @@ pub(crate) struct GuardedLookup {
 #[async_trait]
 impl Resolver for GuardedLookup {
     async fn resolve(&self, name: &str) -> Result<Vec<SocketAddr>, Fault> {
-        let looking = tokio::time::timeout(self.timeout, self.lookup.addresses(name));
+        let looking = patience::within(self.timeout, self.lookup.addresses(name));
         let found = looking.await.map_err(|_| shortage::no_answer_to_lookup())?;
         let mut found = found.map_err(|error| not_resolved(&error))?;
         let mut refusal = None;

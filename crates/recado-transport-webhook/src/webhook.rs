@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use http::header::HeaderValue;
 use recado_core::{CompanyId, EngineCode, Fault, NetworkKind, Outcome, Payload, Timestamp, TraceParent};
 use recado_transport::http::{Answer, Bounds, HttpClient, IDEMPOTENCY_KEY, Request, lookup_timeout};
-use recado_transport::{DataFault, Delivery, Receiver, Transport, TransportKind, Wanted, data};
+use recado_transport::{DataFault, Delivery, Receiver, Transport, TransportKind, Wanted, data, patience};
 use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
@@ -135,7 +135,7 @@ impl Webhook {
         let post = Post { id, event: TEST_EVENT, body: &body, traceparent: None };
         let started = Instant::now();
         let posting = self.post(target, post, Bounds { now, timeout, answer: Wanted::Receipt });
-        match tokio::time::timeout(timeout, posting).await {
+        match patience::within(timeout, posting).await {
             Ok(answer) => Ok(TestResult { status: answer?.status.as_u16(), took: started.elapsed() }),
             Err(_) => {
                 let words = format!("no answer within {}", recado_core::time::show_duration(timeout));

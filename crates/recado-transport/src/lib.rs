@@ -5,6 +5,7 @@
 
 pub mod data;
 pub mod http;
+pub mod patience;
 pub mod sandbox;
 mod secrets;
 pub mod shortage;

@@ -20,10 +20,11 @@ impl Reason {
     pub fn new(text: &str) -> Result<Self, BlankReason> {
         let trimmed = text.trim();
         if trimmed.is_empty() {
-            Err(BlankReason)
-        } else {
-            Ok(Reason(clip(trimmed, REASON_LEN_MAX_BYTES).into()))
+            return Err(BlankReason);
         }
+        // For SQLite a text that begins with NUL is empty, and what follows one is hard to search.
+        let without_nul = trimmed.replace('\0', "\u{fffd}");
+        Ok(Reason(clip(&without_nul, REASON_LEN_MAX_BYTES).into()))
     }
 
     /// Words of our own, which are never blank.
@@ -78,6 +79,12 @@ mod tests {
         assert!(serde_json::from_str::<Reason>("\"  \"").is_err());
         assert_eq!(Reason::or("  ", format_args!("status {}", 500)).as_str(), "status 500");
         assert!(!Reason::or("", format_args!("")).as_str().is_empty());
+    }
+
+    #[test]
+    fn a_reason_keeps_no_nul() {
+        assert_eq!(Reason::new("\0 550 no\0").unwrap().as_str(), "\u{fffd} 550 no\u{fffd}");
+        assert_eq!(serde_json::from_str::<Reason>(r#""\u0000""#).unwrap().as_str(), "\u{fffd}");
     }
 
     #[test]

@@ -21,8 +21,7 @@ use super::connection::{Connection, Connector};
 use super::pool::Pool;
 use super::resolver::{Resolver, SystemResolver, lookup_timeout};
 use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Request, failure};
-use crate::tls;
-use crate::{Delivery, Wanted};
+use crate::{Delivery, Wanted, patience, tls};
 
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
@@ -276,7 +275,7 @@ impl Body {
             }
             BodyEnd::Whole
         };
-        let end = tokio::time::timeout(wait, reading).await.unwrap_or(BodyEnd::BrokenOff);
+        let end = patience::within(wait, reading).await.unwrap_or(BodyEnd::BrokenOff);
         if end == BodyEnd::Whole {
             response.keep_connection();
         }

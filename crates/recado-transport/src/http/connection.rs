@@ -35,6 +35,7 @@ use url::Url;
 use super::failure;
 use super::resolver::Resolver;
 use super::stream::ReadableToTheEnd;
+use crate::patience;
 
 type Stream = TokioIo<ReadableToTheEnd<Either<TcpStream, TlsStream<TcpStream>>>>;
 type SendResult = Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>>;
@@ -127,7 +128,7 @@ impl Connector {
     /// it fails.
     pub async fn connect(&self, url: &Url, timeout: Duration) -> Result<Connection, Fault> {
         let connecting = self.connect_patiently(url);
-        tokio::time::timeout(self.timeout.min(timeout), connecting)
+        patience::within(self.timeout.min(timeout), connecting)
             .await
             .unwrap_or_else(|_| Err(failure::connect_timed_out()))
     }

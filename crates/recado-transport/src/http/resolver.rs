@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use recado_core::Fault;
 
 use super::failure;
-use crate::shortage;
+use crate::{patience, shortage};
 
 /// Share of a lookup in the time that connecting has: a lookup without an answer must be told from a provider
 /// that does not answer.
@@ -33,7 +33,7 @@ pub(super) struct SystemResolver {
 impl Resolver for SystemResolver {
     async fn resolve(&self, name: &str) -> Result<Vec<SocketAddr>, Fault> {
         let lookup = tokio::net::lookup_host((name, 0));
-        match tokio::time::timeout(self.timeout, lookup).await {
+        match patience::within(self.timeout, lookup).await {
             Ok(found) => Ok(found.map_err(|error| failure::not_resolved(&error))?.collect()),
             Err(_) => Err(shortage::no_answer_to_lookup()),
         }

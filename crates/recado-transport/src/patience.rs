@@ -1,0 +1,62 @@
+//! Timeouts that are not turned against the other side when this process stood still.
+//!
+//! A process that was stopped, or whose machine slept, finds its timers over when it goes on, before it has read what came
+//! meanwhile. Then the answer of a healthy provider would count as none, and its job would be delivered again.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// After its end, work may go on for as long as that was noticed late, within these bounds: time to read what has come.
+const GRACE_MIN: Duration = Duration::from_millis(20);
+const GRACE_MAX: Duration = Duration::from_secs(1);
+
+/// Waits for `work`, no longer than `limit` from now.
+pub async fn within<F: Future>(limit: Duration, work: F) -> Result<F::Output, Elapsed> {
+    let far_off = Duration::from_hours(24 * 365);
+    until(Instant::now() + limit.min(far_off), work).await
+}
+
+/// Waits for `work`, no longer than until `end`.
+pub async fn until<F: Future>(end: Instant, work: F) -> Result<F::Output, Elapsed> {
+    let mut work = pin!(work);
+    if let Ok(done) = timeout_at(end, &mut work).await {
+        return Ok(done);
+    }
+    timeout(end.elapsed().clamp(GRACE_MIN, GRACE_MAX), work).await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_came_while_the_process_stood_still_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut here = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut there, _) = listener.accept().await.unwrap();
+        let reading = tokio::spawn(async move { within(Duration::from_millis(50), here.read_u8()).await });
+        tokio::task::yield_now().await;
+        there.write_all(b"!").await.unwrap();
+        // The only thread of this runtime stands still: the timer and the byte are found at once.
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(reading.await.unwrap().unwrap().unwrap(), b'!');
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_does_not_end_is_given_up() {
+        let began = Instant::now();
+        assert!(within(Duration::from_secs(2), std::future::pending::<()>()).await.is_err());
+        assert!(began.elapsed() < Duration::from_millis(2_100), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_without_an_end_is_waited_for() {
+        assert_eq!(within(Duration::MAX, async { 7 }).await.unwrap(), 7);
+    }
+}
