@@ -101,6 +101,20 @@ fn a_canary_that_dies_ends_the_command_with_one_and_its_reason() {
 }
 
 #[test]
+fn a_reason_that_begins_with_nul_is_a_reason_and_the_server_goes_on() {
+    let place = Place::with(FAST);
+    let server = place.serve();
+    for (name, said) in [("all", "550 \0\0"), ("first", "550 \0no\0 such user")] {
+        let data = json!({"script": [said]});
+        server.enqueue(json!({"jobId": name, "route": "sandbox", "companyId": "acme", "data": data}));
+        server.job_once(name, "failed");
+    }
+    let reason = |name: &str| server.get(&format!("/v1/dlq/{name}"))["lastFailureReason"].clone();
+    assert_eq!(reason("all"), "\u{fffd}\u{fffd}");
+    assert_eq!(reason("first"), "\u{fffd}no\u{fffd} such user");
+}
+
+#[test]
 fn g1_at_one_more_than_the_bound_the_oldest_is_in_the_archive_and_import_brings_it_back() {
     let place = Place::with(&format!("[dlq]\nmax_size = 2\n[alerts]\nevery = \"1s\"\n{FAST}"));
     let server = place.serve();

@@ -116,6 +116,18 @@ fn a_process_that_stood_still_for_several_leases_sends_nothing_twice() {
 }
 
 #[test]
+fn an_answer_that_came_while_the_process_stood_still_beyond_the_timeout_is_read() {
+    let scene = Scene::new("timeout = \"2s\"\n");
+    let server = scene.serve();
+    let ids = scene.ten_under_way(&server);
+    server.signal("STOP");
+    scene.far_end.recovers();
+    std::thread::sleep(Duration::from_secs(4));
+    server.signal("CONT");
+    scene.each_was_sent_once(&server, &ids);
+}
+
+#[test]
 fn a_scheduled_job_starts_by_the_wall_clock_whatever_the_clock_did() {
     let scene = Scene::new("[routes.work]\ntransport = \"worker\"\n");
     let server = scene.serve();
