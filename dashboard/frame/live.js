@@ -46,12 +46,19 @@ function turn(next) {
   for (const watcher of watchers) watcher(state);
 }
 
-/** Opens the stream, anew if it is open: the token may have changed. */
+/**
+ * Opens the stream, anew if it is open: the token may have changed. A hidden tab has none: a browser opens six
+ * connections to a server, and a seventh tab could not load.
+ */
 export function connect() {
   running?.abort();
+  running = null;
+  if (document.hidden) return;
   running = new AbortController();
   void keepListening(running.signal);
 }
+
+document.addEventListener("visibilitychange", connect);
 
 async function keepListening(signal) {
   let wait = RETRY_MIN_MS;

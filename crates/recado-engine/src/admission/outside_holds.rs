@@ -128,8 +128,11 @@ impl Gate {
         held.retain(|(id, ..)| company.is_none_or(|company| id.company == *company));
         let (_, first, _) = held.iter().min_by_key(|(_, quiet, _)| quiet.until)?;
         let why = match held.len() {
-            1 => format!("a receiver asked for quiet: {}", first.reason),
-            count => format!("{count} receivers asked for quiet; the first until {}", first.until),
+            1 => format!("only the jobs of one receiver wait, which asked for quiet: {}", first.reason),
+            count => format!(
+                "only the jobs of {count} receivers wait, which asked for quiet; the first until {}",
+                first.until
+            ),
         };
         Some(HoldReason::quiet(why, first.clone()))
     }

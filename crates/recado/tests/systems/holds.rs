@@ -120,7 +120,7 @@ fn a_hold_goes_with_the_address_or_the_endpoint_that_it_came_from() {
     // The route, the provider and the company say why their jobs wait.
     let why = |path: &str| scene.get(path)["waitingFor"]["why"].as_str().unwrap_or_default().to_owned();
     for path in ["/v1/tenants/acme", "/v1/providers/webhook"] {
-        assert!(why(path).starts_with("2 receivers asked for quiet"), "{path}: {}", why(path));
+        assert!(why(path).starts_with("only the jobs of 2 receivers wait"), "{path}: {}", why(path));
     }
     // Another word about it is no other address.
     let described = scene.ask("PATCH", &endpoints[0], &json!({ "description": "orders" }));
