@@ -31,7 +31,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// As text that may be JSON.
+    /// Returns the body as text, which may be JSON.
     pub fn text(&self) -> ApiResult<&str> {
         if self.is_empty() {
             return Err(ApiError::new(Code::InvalidJson, "the body is empty; send a JSON object"));

@@ -32,7 +32,7 @@ pub(crate) trait PathValue: Sized {
     fn read(text: String) -> ApiResult<Self>;
 }
 
-/// As it stands.
+/// Takes the text as it stands.
 impl PathValue for String {
     fn read(text: String) -> ApiResult<Self> {
         Ok(text)

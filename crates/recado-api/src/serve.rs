@@ -37,11 +37,11 @@ const REFUSAL_LINGER: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug)]
 pub struct ServeLimits {
     pub connections_max: usize,
-    /// Of one address.
+    /// Connections of one address.
     pub address_connections_max: usize,
-    /// Of callers that have not been let in yet.
+    /// Connections of callers that have not shown a right token yet.
     pub unproven_connections_max: usize,
-    /// Of such callers, of one address.
+    /// Such connections of one address.
     pub unproven_address_connections_max: usize,
     /// Request line and headers together.
     pub header_max_bytes: usize,

@@ -29,7 +29,7 @@ const ERASED_RECORDS_MAX: usize = 10_000;
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Intent {
-    /// Of the record that says so.
+    /// Sequence number of the erasure's own record.
     sequence: u64,
     archived_at: Timestamp,
     erasure: Erasure,

@@ -24,7 +24,7 @@ const INTAKE_JOBS: usize = 1_000;
 /// The product's own default.
 pub const LEASE: Duration = Duration::from_secs(15);
 
-/// As many as the engine claims at a time.
+/// Jobs that a claim takes, as in the engine.
 pub const CLAIM_JOBS: usize = 256;
 
 /// Interval of looks at an engine until it is done.
@@ -64,7 +64,7 @@ pub fn submission_of(company: &str, route: &str) -> Submission {
     }
 }
 
-/// As the engine claims.
+/// Makes a claim as the engine makes it.
 pub fn claim(route: &RouteName, lease: Duration) -> Claim {
     let now = SystemClock.now();
     Claim {

@@ -90,7 +90,7 @@ enum Command {
     #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds lift hold_4f0c…")]
     #[command(subcommand)]
     Holds(admin::holds::HoldsCommand),
-    /// Routes: who carries them, pausing one.
+    /// Routes: list them, pause or resume one.
     #[command(
         after_help = "EXAMPLES:\n  recado routes\n  recado routes pause email --reason 'wrong template'\n  recado routes resume email"
     )]
@@ -123,7 +123,7 @@ enum Command {
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     #[command(subcommand)]
     Policy(local::policy::PolicyCommand),
-    /// Simulate a route while its provider is down: what arrives when, what dies.
+    /// Simulate an outage of a route's provider: what is delivered when, and what is not.
     Simulate(local::simulate::SimulateArgs),
     /// Ask whether a failed submission should be retried, and when.
     Decide(delivery::decide::DecideArgs),

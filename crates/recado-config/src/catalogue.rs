@@ -149,7 +149,7 @@ impl BuiltIn {
     }
 }
 
-/// Of a route that names none.
+/// Defaults of a route that sets none.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 pub const CONCURRENCY_DEFAULT: usize = 64;
 pub const BREAKER_DEFAULT: BreakerTerms =
@@ -158,7 +158,7 @@ pub const BREAKER_DEFAULT: BreakerTerms =
 /// The base, the factor and the cap of a route that names none.
 pub const CURVE_DEFAULT: (Duration, f64, Duration) = (Duration::from_secs(1), 2.0, Duration::from_secs(60));
 
-/// Of a route that names none.
+/// Returns the policy of a route that sets none.
 pub fn default_policy() -> Policy {
     let (base, _, cap) = CURVE_DEFAULT;
     Policy { jitter: Jitter::Symmetric(0.25), ..Policy::exponential(base, cap, 5) }

@@ -54,9 +54,9 @@ pub struct NewJob {
     pub traceparent: Option<TraceParent>,
     pub priority: Priority,
     pub enqueued_at: Timestamp,
-    /// Not before this.
+    /// Earliest start of the next attempt.
     pub due_at: Timestamp,
-    /// Not after this: an attempt that would start later is not worth making.
+    /// Latest start of an attempt.
     pub expires_at: Timestamp,
     pub body_hash: BodyHash,
 }
@@ -93,7 +93,7 @@ pub struct Job {
     pub expires_at: Timestamp,
     pub progress: Progress,
     pub attempts: Vec<Attempt>,
-    /// As the store keeps it. Absent of jobs that older versions took in.
+    /// Checksum that the store keeps. Absent of jobs that older versions took in.
     pub checksum: Option<Checksum>,
 }
 

@@ -126,7 +126,7 @@ impl World {
 /// Faults of a provider that speaks HTTP; the first that applies counts.
 struct FaultProfile {
     trouble: fn(&Fate, &Request) -> Option<Act>,
-    /// Of a hundred jobs, so many get this once.
+    /// Share of the jobs, in a hundred, that get this answer once.
     bad_luck: (u64, fn() -> Act),
     refuses: fn(&Request) -> Option<Act>,
     manners: fn(&Request) -> Act,

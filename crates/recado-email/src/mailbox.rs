@@ -59,7 +59,7 @@ impl Mailbox {
         &self.address[self.at + 1..]
     }
 
-    /// As it stands in a header: ASCII, the name quoted or encoded as need be. Providers with an API take
+    /// Returns the form of a header: ASCII, the name quoted or encoded as need be. Providers with an API take
     /// this form too.
     pub fn in_header(&self) -> String {
         match &self.name {

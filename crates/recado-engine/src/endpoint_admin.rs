@@ -13,7 +13,7 @@ use crate::notify::Notifier;
 use crate::notify::endpoints::{Endpoint, EndpointChange, EndpointError};
 use crate::notify::notices::caller_company;
 
-/// As long as a delivery may take.
+/// Timeout of a test delivery: as long as a delivery may take.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Characters at most of an endpoint's description.

@@ -83,7 +83,7 @@ pub struct Parts {
     pub settings: Settings,
     /// Shared with the transport that delivers to endpoints.
     pub endpoints: Arc<EndpointRegistry>,
-    /// That transport, if there is one.
+    /// The transport that delivers to endpoints, if there is one.
     pub webhook: Option<Arc<Webhook>>,
     pub accounts: Accounts,
     /// Protection of providers; one that is not here has its routes' concurrency and nothing else.

@@ -18,7 +18,7 @@ const NAMES_MAX: usize = 200;
 
 #[derive(Debug, Default)]
 pub struct Aggregate {
-    /// As [`crate::ledger::Routes`] orders them.
+    /// Routes in the order of [`crate::ledger::Routes`].
     pub routes: Vec<(History<RouteCounters>, RouteTotals)>,
     pub numbers: History<AttemptCounters>,
     pub companies: TopK<CompanyCounters>,

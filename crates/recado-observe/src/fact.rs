@@ -54,7 +54,7 @@ pub enum Fact<'a> {
         work: StoreWork,
         took: Duration,
     },
-    /// So many requests shared one commit.
+    /// One commit, which this many requests shared.
     Committed {
         requests: u64,
     },

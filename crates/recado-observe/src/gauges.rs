@@ -11,7 +11,7 @@ use crate::{NAMED_MAX, OTHER};
 
 #[derive(Clone, Debug, Default)]
 pub struct Gauges {
-    /// Of the program.
+    /// Version of the program.
     pub version: &'static str,
     pub started_at: Option<Timestamp>,
     /// Memory of the process.

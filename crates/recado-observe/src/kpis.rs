@@ -67,17 +67,17 @@ impl Figure {
 /// Shares are from 0 to 1, times in seconds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kpis {
-    /// Of the retried jobs that ended: those that were sent.
+    /// Share of the retried jobs that were sent, of those that ended.
     pub success_after_retry: Figure,
     /// Attempts of a job that was sent, those before a replay with them.
     pub mean_attempts: Figure,
-    /// Of the retried jobs that ended: those that spent all their attempts.
+    /// Share of the retried jobs that spent all their attempts, of those that ended.
     pub lost_share: Figure,
     /// From the first try to success, of retried jobs; the median.
     pub time_to_success_seconds: Figure,
-    /// Of all tries that were judged.
+    /// Share of the judged tries that met a permanent error.
     pub permanent_share: Figure,
-    /// Of all retries: those whose wait was at the policy's cap.
+    /// Share of the retries whose wait was at the policy's cap.
     pub at_cap_share: Figure,
     /// Deviation of the jitter from an even use of its range.
     pub jitter_deviation: Figure,
@@ -111,7 +111,7 @@ pub struct TimeSeriesPoint {
 pub struct RouteFlow {
     pub route: Box<str>,
     pub attempts: u64,
-    /// Of the attempts.
+    /// Attempts that failed.
     pub failed: u64,
     pub sent: u64,
     pub buried: u64,
@@ -128,9 +128,9 @@ pub struct AttemptRate {
 #[derive(Clone, PartialEq, Debug)]
 pub struct DeadLetterFlow {
     pub entries: u64,
-    /// Of the window, the time that was counted.
+    /// Mean per hour over the part of the window that was counted.
     pub per_hour: f64,
-    /// Of the jobs that ended sent or dead.
+    /// Dead letters as a share of the jobs that ended sent or dead.
     pub share_of_sends: Option<f64>,
     /// Most first; at most the bounded names and `other`.
     pub by_company: Vec<(Box<str>, u64)>,

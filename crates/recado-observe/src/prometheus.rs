@@ -169,7 +169,7 @@ fn escape_regex(name: &str) -> String {
     literal.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
-/// As a YAML scalar in which only the quote itself has a meaning.
+/// Writes a YAML scalar in which only the quote itself has a meaning.
 fn quote_yaml(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

@@ -55,7 +55,7 @@ const ALERTS_EVERY: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// A route and what it is put through.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// As it is configured. Its transports are not used.
+    /// The route as it is configured. Its transports are not used.
     pub route: Route,
     /// Protection of the route's providers.
     pub providers: BTreeMap<Box<str>, ProviderTerms>,

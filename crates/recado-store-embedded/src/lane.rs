@@ -32,7 +32,7 @@ pub struct TurnTerms {
 
 #[derive(Debug, Default)]
 pub struct Lane {
-    /// Not looked at yet, by due time. Everything passes through here, so that order is by due time alone.
+    /// Jobs not looked at yet, by due time. Every job passes through here, so that due time alone orders them.
     delayed: LazyHeap<Due>,
     tenants: HashMap<CompanyKey, Tenant>,
     /// Tenants with ready jobs by place, least recently served first.
@@ -143,7 +143,7 @@ impl Lane {
 
     /// Sends a tenant whose turn is over to the back.
     ///
-    /// Not as soon as it is over: a tenant that arrived since then was served less recently.
+    /// This does not happen as soon as the turn is over: a tenant that arrived since then was served less recently.
     fn end_turn(&mut self, company: CompanyKey, terms: TurnTerms) {
         let Some(tenant) = self.tenants.get_mut(&company) else { return };
         let Some(place) = tenant.place.filter(|_| tenant.taken >= terms.turn_jobs) else { return };

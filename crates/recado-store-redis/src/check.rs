@@ -70,7 +70,7 @@ struct ServerReport {
     product: &'static str,
     version: String,
     role: Option<String>,
-    /// Of a Cluster, and the URL does not say so.
+    /// True if the server belongs to a Cluster and the URL does not say so.
     unexpected_cluster: bool,
     append_only: Option<bool>,
     append_fsync: Option<String>,

@@ -26,7 +26,7 @@ use crate::wakeups::Wakeups;
 #[derive(Debug, Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
-    /// Of the writer whose handle this is.
+    /// Fence of the writer whose handle this is.
     fence: Option<Fence>,
 }
 

@@ -37,7 +37,7 @@ pub struct AuditRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditSpan {
     pub part: u16,
-    /// Beyond this number; 0 for the beginning.
+    /// Records after this number; 0 for the beginning.
     pub after: u64,
     pub newest_first: bool,
 }

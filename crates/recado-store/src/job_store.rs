@@ -158,7 +158,7 @@ pub struct Redrive {
     pub due_at: Timestamp,
     pub expires_at: Timestamp,
     pub audit: AuditEvent,
-    /// As in a settlement: taken in when it is done.
+    /// Follow-ups as in a settlement: taken in when the act is done.
     pub follow_ups: Vec<NewJob>,
 }
 
@@ -177,7 +177,7 @@ pub struct Discard {
     /// Only if the job was replayed so often: one that was replayed and died again since then is another entry.
     pub replays: Option<u32>,
     pub audit: AuditEvent,
-    /// As in a settlement: taken in when it is done.
+    /// Follow-ups as in a settlement: taken in when the act is done.
     pub follow_ups: Vec<NewJob>,
 }
 

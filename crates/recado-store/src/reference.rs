@@ -74,7 +74,7 @@ struct StoredJob {
     job: Job,
     body_hash: BodyHash,
     state: SnapshotState,
-    /// Of a job whose state is to wait.
+    /// Lease of a job whose state is to wait.
     lease: Option<HeldLease>,
     /// The entry and its number, the same until it leaves the queue: numbers rise in the order in which entries came.
     dead_letter: Option<(u64, DeadLetter)>,

@@ -94,7 +94,7 @@ pub struct CamundaState {
     now_ms: u64,
     acts: Vec<(String, CamundaAct)>,
     guard: Guard,
-    /// As Camunda 8 wrote them before 8.8.
+    /// True to write keys as numbers, as Camunda 8 did before 8.8.
     numeric_keys: bool,
 }
 

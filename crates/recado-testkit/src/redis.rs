@@ -102,7 +102,7 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// As `kill -9`: what is not on disk is gone.
+    /// Ends the server like `kill -9`: what is not on disk is gone.
     pub fn kill(&mut self) {
         self.running = None;
     }

@@ -15,7 +15,7 @@ const REGION_LEN_MAX_BYTES: usize = 64;
 const TAG_LEN_MAX_BYTES: usize = 256;
 const CONFIGURATION_SET_LEN_MAX_BYTES: usize = 64;
 
-/// Whatever is left out, AWS's own chain finds: environment, profile, container, instance.
+/// Settings of SES. AWS's own chain finds those that are left out: environment, profile, container, instance.
 #[derive(Clone)]
 pub struct SesConfig {
     pub region: Option<String>,

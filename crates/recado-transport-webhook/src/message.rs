@@ -16,7 +16,7 @@ const ENDPOINT_ID_LEN_MAX_BYTES: usize = 128;
 pub(crate) struct Message<'a> {
     pub to: Destination<'a>,
     pub event: Cow<'a, str>,
-    /// As the job has it: parsing would lose the order of members and the digits of large numbers.
+    /// Text of the job's payload: parsing would lose the order of members and the digits of large numbers.
     pub body: &'a str,
 }
 

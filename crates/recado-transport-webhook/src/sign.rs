@@ -37,7 +37,7 @@ impl Secret {
         Secret(Box::new(random))
     }
 
-    /// As configuration files and receivers write it. Not for logs.
+    /// Returns the form that configuration files and receivers use. Not for logs.
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", BASE64_STANDARD.encode(&self.0))
     }

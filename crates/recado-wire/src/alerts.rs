@@ -27,7 +27,7 @@ pub struct Alert {
     #[schema(example = "acme")]
     pub subject: Option<String>,
     pub severity: AlertSeverity,
-    /// As last measured: a share from 0 to 1, a count, seconds or a multiple, by the rule.
+    /// Last measured value: a share from 0 to 1, a count, seconds or a multiple, by the rule.
     pub value: f64,
     /// In the same unit.
     pub threshold: f64,

@@ -291,7 +291,7 @@ pub struct ReplayRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = components::any)]
     pub data: Option<Payload>,
-    /// With the original data, whatever it was corrected to.
+    /// True to replay the original data, without later corrections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original: Option<bool>,
     /// Reason, for the audit trail.

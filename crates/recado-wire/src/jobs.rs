@@ -47,10 +47,10 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
     pub traceparent: Option<TraceParent>,
-    /// Not before this, with its offset, and within 366 days. Excludes `delayMs`.
+    /// Earliest start, with its offset, and within 366 days. Excludes `delayMs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_at: Option<Timestamp>,
-    /// Not before this long from now. Excludes `runAt`.
+    /// Delay before the first attempt. Excludes `runAt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<components::DurationMs>)]
     pub delay_ms: Option<u64>,
@@ -192,7 +192,7 @@ pub struct JobView {
 #[serde(rename_all = "camelCase")]
 pub struct JobTimes {
     pub enqueued_at: Timestamp,
-    /// Not before this: what the caller asked for, and after a failure when the next try was due.
+    /// Earliest start: as the caller asked, and after a failure when the next try is due.
     pub run_at: Timestamp,
     pub expires_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -338,12 +338,12 @@ pub enum WaitingFor {
         #[schema(value_type = components::PauseCode)]
         code: PauseScope,
         why: String,
-        /// That person's words.
+        /// Reason that this person gave.
         #[serde(skip_serializing_if = "Option::is_none")]
         said: Option<Box<str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
-        /// That person.
+        /// Person who paused it.
         #[serde(skip_serializing_if = "Option::is_none")]
         actor: Option<Box<str>>,
     },

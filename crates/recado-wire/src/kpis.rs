@@ -21,7 +21,7 @@ pub const WINDOW_MIN_MS: u64 = 60_000;
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct KpiQuery {
-    /// Of this route; of all together when absent.
+    /// Only this route; all together when absent.
     #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
     /// Window to look back on, from 60000 (a minute) to 604800000 (a week); a day when absent.
@@ -43,17 +43,17 @@ pub struct Kpis {
     pub window_ms: u64,
     /// Begin of the figures: the window's, or the process's when that is younger.
     pub since: Timestamp,
-    /// Of the retried jobs that ended: those that were sent.
+    /// Share of the retried jobs that were sent, of those that ended.
     pub success_after_retry: Kpi,
     /// Attempts of a job that was sent, those before a replay with them.
     pub mean_attempts: Kpi,
-    /// Of the retried jobs that ended: those that spent all their attempts.
+    /// Share of the retried jobs that spent all their attempts, of those that ended.
     pub lost_share: Kpi,
     /// From the first try to success, of retried jobs; the median.
     pub time_to_success_seconds: Kpi,
-    /// Of all tries that were judged.
+    /// Share of the judged tries that met a permanent error.
     pub permanent_share: Kpi,
-    /// Of all retries: those whose wait was at the policy's cap.
+    /// Share of the retries whose wait was at the policy's cap.
     pub at_cap_share: Kpi,
     /// Deviation of the jitter from an even use of its range.
     pub jitter_deviation: Kpi,
@@ -76,7 +76,7 @@ pub struct Kpis {
 pub struct CoursePart {
     /// Its begin.
     pub at: Timestamp,
-    /// Jobs.
+    /// Jobs that were sent.
     pub sent: u64,
     /// Failed attempts that are tried again.
     pub retried: u64,
@@ -89,9 +89,9 @@ pub struct CoursePart {
 pub struct RouteFlow {
     pub route: String,
     pub attempts: u64,
-    /// Of the attempts.
+    /// Attempts that failed.
     pub failed: u64,
-    /// Jobs.
+    /// Jobs that were sent.
     pub sent: u64,
     /// Jobs that became dead letters.
     pub dead: u64,
@@ -146,7 +146,7 @@ pub struct DeadLetterFlow {
     pub entries: u64,
     /// On average since `since`, or over the first hour while that is not over.
     pub per_hour: f64,
-    /// Of the jobs that ended sent or dead.
+    /// Dead letters as a share of the jobs that ended sent or dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share_of_sends: Option<f64>,
     /// Most first; the largest, and `other`.

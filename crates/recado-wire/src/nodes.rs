@@ -41,6 +41,6 @@ pub enum NodeHealth {
     Ok,
     /// It lets its deliveries end and takes no more.
     Stopping,
-    /// Not heard of for 15 seconds: its jobs go to the others as their leases run out.
+    /// No heartbeat for 15 seconds: its jobs go to the others as their leases run out.
     Silent,
 }

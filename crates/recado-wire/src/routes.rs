@@ -1,4 +1,4 @@
-//! Routes: who carries them, when they try again, and whether their jobs may leave.
+//! Routes: how they deliver, when they try again, and whether their jobs may leave.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub struct RoutePolicy {
     pub cap_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_ms: Option<Vec<u64>>,
-    /// As the configuration writes it.
+    /// Jitter, in the words of the configuration.
     #[schema(example = "±25%")]
     pub jitter: String,
     /// No wait is shorter, …

@@ -12,10 +12,10 @@ use crate::format::read::Query;
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct SuggestionQuery {
-    /// Of this route; of all when absent.
+    /// Only this route; all when absent.
     #[param(value_type = Option<components::Name>, inline)]
     pub route: Option<RouteName>,
-    /// From here on; of the last seven days when absent.
+    /// Beginning of the period to read; seven days ago when absent.
     pub since: Option<Timestamp>,
 }
 

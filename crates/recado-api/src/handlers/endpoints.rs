@@ -132,7 +132,7 @@ pub async fn remove(api: ApiState, id: InPath<String>, actor: Actor) -> ApiResul
     answer::done()
 }
 
-/// Switch an endpoint on again; its count of failures starts over.
+/// Enable an endpoint again and reset its failure count.
 #[utoipa::path(
     post, path = "/v1/endpoints/{id}/enable", tag = "endpoints", operation_id = "enableEndpoint",
     params(("id" = String, Path), ActorHeader),
@@ -145,7 +145,7 @@ pub async fn enable(api: ApiState, id: InPath<String>, actor: Actor) -> ApiResul
     answer::ok(&show_endpoint(&api, &endpoint))
 }
 
-/// Post a signed test to an endpoint at once. It neither counts nor is repeated.
+/// Send a signed test event to an endpoint at once. It neither counts nor is repeated.
 #[utoipa::path(
     post, path = "/v1/endpoints/{id}/test", tag = "endpoints", operation_id = "testEndpoint",
     params(("id" = String, Path), ActorHeader),

@@ -1,4 +1,4 @@
-//! Routes: who carries them, whether their jobs may leave, and pausing one by hand.
+//! Routes: how they deliver, whether their jobs may leave, and pausing one by hand.
 
 use recado_engine::RouteAct;
 use recado_store::Counts;

@@ -27,7 +27,7 @@ const OTHERS: [&str; 3] = ["first", "second", "third"];
 
 const UNDISTURBED: &str = "pickup p99, all providers up";
 
-/// Of the provider that is down.
+/// Rate of the provider that is down.
 const RATE: Rate = Rate { max: 5_000, per: Duration::from_secs(1) };
 const COMPANIES: usize = 100;
 const SLOTS: usize = 64;

@@ -30,10 +30,10 @@ pub enum EndpointsCommand {
         after_help = "EXAMPLES:\n  recado endpoints set ep_0197 --to https://example.com/new\n  recado endpoints set ep_0197 --event all\n  recado endpoints set ep_0197 --off"
     )]
     Set(EndpointSetArgs),
-    /// Switch an endpoint on again; its count of failures starts over.
+    /// Enable an endpoint again and reset its failure count.
     #[command(after_help = "EXAMPLES:\n  recado endpoints enable ep_0197")]
     Enable(EndpointArgs),
-    /// Post a signed test at once; fails unless the receiver says yes.
+    /// Send a signed test event; fails unless the receiver accepts it.
     #[command(after_help = "EXAMPLES:\n  recado endpoints test ep_0197")]
     Test(EndpointArgs),
     /// Remove an endpoint.
@@ -52,7 +52,7 @@ pub struct AddArgs {
     /// Events it receives, separated by commas [default: all].
     #[arg(long, value_name = "EVENT,…", value_delimiter = ',')]
     event: Vec<String>,
-    /// A secret of your own, whsec_… or @file [default: drawn].
+    /// A secret of your own, whsec_… or @file [default: generated].
     #[arg(long, value_name = "SECRET|@FILE")]
     secret: Option<String>,
     /// Its purpose.

@@ -11,7 +11,7 @@ use crate::{AskArgs, Done};
 
 #[derive(Debug, Subcommand)]
 pub enum RoutesCommand {
-    /// List routes: who carries them, what waits, what holds them back.
+    /// List routes: transport, waiting jobs, holds.
     #[command(after_help = "EXAMPLES:\n  recado routes list --json")]
     List(AskArgs),
     /// Pause a route: its jobs wait and spend no attempt.

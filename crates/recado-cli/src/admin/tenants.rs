@@ -63,7 +63,7 @@ pub struct TenantSetArgs {
     /// Deliveries at most that start in a minute; or none.
     #[arg(long, value_name = "COUNT|none", value_parser = bound)]
     max_per_minute: Option<Bound>,
-    /// Let its jobs wait; they spend no attempt.
+    /// Pause it: its jobs wait and spend no attempt.
     #[arg(long, conflicts_with = "resume")]
     pause: bool,
     /// Resume it.

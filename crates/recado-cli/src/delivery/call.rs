@@ -25,7 +25,7 @@ pub struct CallArgs {
     /// Tenant that the call is for.
     #[arg(long, value_name = "ID")]
     company: String,
-    /// The question: JSON, @file or - for standard input.
+    /// Data of the request: JSON, @file or - for standard input.
     #[arg(long, value_name = "JSON|@FILE|-")]
     data: String,
     /// Key to cache the answer under; the cached answer is returned if the provider fails.

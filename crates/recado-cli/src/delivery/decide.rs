@@ -13,7 +13,7 @@ EXAMPLES:
   recado decide --claim-id CLM-001 --error SERVICE_UNAVAILABLE
   recado decide --claim-id CLM-001 --error 'TIMEOUT at gateway' --retry-count 2 --json")]
 pub struct DecideArgs {
-    /// The claim.
+    /// Id of the claim.
     #[arg(long, value_name = "ID")]
     claim_id: String,
     /// Message of the submission that failed.

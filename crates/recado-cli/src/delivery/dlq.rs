@@ -54,8 +54,7 @@ pub enum DlqCommand {
     /// Bring archived or exported dead letters back. Importing a file twice is harmless.
     ///
     /// No other entry is pushed out: lines that find the queue full are refused, and come back when the file is imported
-    /// again once there is room. Entries discarded since can come back from an
-    /// export, not from the archive.
+    /// again once there is room. Entries discarded since can come back from an export, not from the archive.
     #[command(
         after_help = "EXAMPLES:\n  recado dlq import recado-data/dlq-archive/2026-11.ndjson\n  recado dlq export --out dlq.ndjson && recado dlq import dlq.ndjson"
     )]

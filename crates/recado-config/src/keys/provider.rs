@@ -144,7 +144,7 @@ fn connections(written: &Text) -> Result<usize, String> {
 #[derive(Clone, Debug)]
 pub struct Address {
     pub url: Secret,
-    /// As it may be shown: with the names of variables that were replaced in it, and without a password.
+    /// The URL to show: with the names of variables that were replaced in it, and without a password.
     shown: String,
 }
 

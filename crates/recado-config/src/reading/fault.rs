@@ -35,7 +35,7 @@ pub struct Fault {
 /// A file of settings, as it was read. Its `Debug` names the file only: the text may hold secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Source {
-    /// As the user would name it.
+    /// Name of the source, as the user calls it.
     pub name: String,
     pub text: String,
     /// Bytes that are not shown: secrets.

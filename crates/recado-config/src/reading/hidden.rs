@@ -94,7 +94,7 @@ fn comment(line: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Whatever is hidden in a row is one star.
+    /// Shows hidden characters, as many as stand together, as one star.
     fn shown(text: &str, hidden: &[Range<usize>]) -> String {
         let hide = |(at, c)| if hidden.iter().any(|range| range.contains(&at)) { '*' } else { c };
         let mut seen: Vec<char> = text.char_indices().map(hide).collect();

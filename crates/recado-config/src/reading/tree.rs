@@ -42,7 +42,7 @@ pub enum Value {
 #[derive(Clone, Debug)]
 pub struct Text {
     pub text: String,
-    /// As it stands in the file, when `${NAME}` was replaced: what may be shown.
+    /// The text of the file, where `${NAME}` was replaced: this may be shown.
     pub written: Option<String>,
     /// It comes from a variable or a flag, where everything is text.
     pub loose: bool,

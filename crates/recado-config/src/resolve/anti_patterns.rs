@@ -66,7 +66,7 @@ struct Found {
 /// Finds anti-patterns section by section and warns of those that the section does not allow.
 pub struct Review<'a> {
     checker: &'a Checker,
-    /// Of the section that is reviewed.
+    /// Findings of the section that is reviewed.
     found: Vec<Found>,
 }
 

@@ -34,7 +34,7 @@ pub fn resolve(keys: &RuleKeys, entry: &Scope<'_>) -> Option<RuleKeys> {
 }
 
 impl RuleKeys {
-    /// As the classifier wants it: a rule for each status, all by the entry's name.
+    /// Returns the classifier's rules: one for each status, all by the entry's name.
     pub fn rules(&self, route: &RouteName, position: usize) -> Vec<Rule> {
         let condition = Condition {
             code: self.code.clone().map(Into::into),

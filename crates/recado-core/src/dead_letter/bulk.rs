@@ -15,14 +15,14 @@ named_enum! {
         Done = "done",
         /// By a person, or because the canary died.
         Stopped = "stopped",
-        /// None of the entries could be dealt with.
+        /// No entry was done, and some failed.
         Failed = "failed",
     }
 }
 
 named_enum! {
     pub enum CanaryState {
-        /// Not all of them are on their way yet.
+        /// Some of its jobs are not on their way yet.
         Starting = "starting",
         /// They are on their way, and the rest waits for them.
         Waiting = "waiting",

@@ -34,9 +34,9 @@ pub struct ProviderTerms {
     pub company_rate: Option<Rate>,
     /// Deliveries at the same time, over all routes that use it.
     pub concurrency: usize,
-    /// Of those, how many one company may have.
+    /// Slots of these that one company may have.
     pub company_slots: CompanySlots,
-    /// Of those, at most this many for one receiver that users choose; `None` is a quarter.
+    /// Deliveries at most to one receiver that users choose; `None` is a quarter.
     pub receiver_concurrency: Option<usize>,
     /// Concurrency follows the provider's answers, within the bound above.
     pub adaptive: bool,
@@ -68,7 +68,7 @@ pub enum CompanySlots {
     #[default]
     All,
     AtMost(usize),
-    /// As many as are still free: half of them for one company alone, a share for each of several, and always some
+    /// The free slots: half of them for one company alone, a share for each of several, and always some
     /// for the next.
     AsManyAsFree,
 }

@@ -48,7 +48,7 @@ pub struct Call {
     pub route: String,
     pub company_id: CompanyId,
     pub data: Payload,
-    /// Not longer than the route's own.
+    /// Timeout, at most the route's own.
     pub timeout: Option<Duration>,
     /// Key of the cached answer, within the company and the route.
     pub cache_key: Option<String>,

@@ -51,9 +51,9 @@ pub struct Erased {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Erasing {
     Done(Erased),
-    /// So many jobs still wait to be sent, and the order does not cancel them: nothing was touched.
+    /// This many jobs still wait to be sent, and the order does not cancel them: nothing was touched.
     JobsWait(u64),
-    /// So many are being delivered right now: nothing was touched.
+    /// This many jobs are being delivered right now: nothing was touched.
     JobsUnderWay(u64),
     /// Another node writes the files: nothing was touched.
     Elsewhere {

@@ -253,7 +253,7 @@ pub struct BulkOrder {
     pub actor: Option<Box<str>>,
 }
 
-/// As many run already as may.
+/// The refusal of a bulk act because as many run as may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 

@@ -88,7 +88,7 @@ impl DeadLetters {
         }
     }
 
-    /// Replays a dead letter with its original data, whatever it was corrected to.
+    /// Replays a dead letter with its original data, without later corrections.
     pub async fn replay_original(
         &self,
         id: &JobId,

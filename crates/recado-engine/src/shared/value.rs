@@ -56,9 +56,9 @@ pub(crate) trait Replayable:
 /// The effects of the steps that one save wrote.
 #[derive(Debug)]
 pub(crate) struct Saved<E> {
-    /// Of the step that the caller asked for, if it asked for one.
+    /// Effect of the step that the caller asked for, if it asked for one.
     pub asked: Option<E>,
-    /// Of the pending steps.
+    /// Effects of the pending steps.
     pub pending: Vec<E>,
 }
 

@@ -52,71 +52,71 @@ const ALL: Option<&str> = None;
 const ROUTE: Option<&str> = Some("route");
 
 measures! {
-    /// Of a route: attempts that failed, of all attempts.
+    /// Share of a route's attempts that failed.
     FailureRate: Share, Window, ROUTE,
         "{value} of the attempts failed within {window}",
         "{value} das tentativas falharam em {window}";
-    /// Of all: dead letters.
+    /// Dead letters of all routes.
     DeadLetters: Count, Now, ALL,
         "{value} jobs are in the dead letter queue",
         "há {value} tarefas na fila de mensagens mortas";
-    /// Of a route: jobs that became dead letters, of all that ended.
+    /// Share of a route's ended jobs that became dead letters.
     DeadLetterRate: Share, Window, ROUTE,
         "{value} of the jobs that ended within {window} went to the dead letter queue",
         "{value} das tarefas encerradas em {window} foram para a fila de mensagens mortas";
-    /// Of a company: dead letters.
+    /// Dead letters of a company.
     DeadLettersOfCompany: Count, Now, Some("company_id"),
         "{value} of its jobs are in the dead letter queue",
         "{value} de suas tarefas estão na fila de mensagens mortas";
-    /// Of a route: how long attempts took from due to done; 19 of 20 took less.
+    /// Time of a route's attempts from due to done; 19 of 20 took less.
     ProcessingTime: Time, Window, ROUTE,
         "one attempt in twenty took {value} or longer from due to done within {window}",
         "uma em cada vinte tentativas levou {value} ou mais para ser concluída em {window}";
-    /// Of a route: time since the oldest unclaimed job fell due.
+    /// Time since a route's oldest unclaimed job fell due.
     QueueAge: Time, Now, ROUTE,
         "the oldest job has been due for {value}",
         "a tarefa mais antiga espera há {value}";
-    /// Of a route: tries that met a permanent error, of all that were judged.
+    /// Share of a route's judged tries that met a permanent error.
     PermanentRate: Share, Window, ROUTE,
         "{value} of the attempts within {window} met a permanent error",
         "{value} das tentativas em {window} tiveram erro permanente";
-    /// Of a route: retries at the policy's cap, of all retries.
+    /// Share of a route's retries that wait at the policy's cap.
     AtCapRate: Share, Window, ROUTE,
         "{value} of the retries within {window} wait for as long as the policy allows",
         "{value} das novas tentativas em {window} esperam o máximo que a política permite";
-    /// Of a route: how far the jitter is from even.
+    /// Deviation of a route's jitter from an even spread.
     JitterDeviation: Share, Window, ROUTE,
         "the jitter of the waits within {window} is {value} off an even spread",
         "o jitter das esperas em {window} desvia {value} da distribuição uniforme";
-    /// Of a route.
+    /// Mean wait of a route's retries.
     MeanBackoff: Time, Window, ROUTE,
         "retries within {window} wait {value} on average",
         "as novas tentativas em {window} esperam {value} em média";
-    /// Of all: share of the room that the store has.
+    /// Used share of the store's maximum size.
     StoreUse: Share, Now, ALL,
         "the store is {value} full",
         "o armazenamento está {value} cheio";
-    /// Of all.
+    /// Writes that the full store refused.
     RejectedWrites: Count, Window, ALL,
         "writes that the full store refused within {window}: {value}",
         "gravações que o armazenamento cheio recusou em {window}: {value}";
-    /// Of all: dead letters that went to a file because the queue was over its size.
+    /// Dead letters that went to a file because the queue was over its size.
     ArchivedDeadLetters: Count, Window, ALL,
         "dead letters archived within {window} because their queue is over its size: {value}",
         "mensagens mortas arquivadas em {window} porque a fila passou do tamanho: {value}";
-    /// Of all: how long ago the audit trail's files had everything.
+    /// Time since the audit trail's files were last complete.
     TrailLateness: Time, Now, ALL,
         "the audit trail's files are {value} behind",
         "os arquivos da trilha de auditoria estão atrasados em {value}";
-    /// Of a provider.
+    /// A provider's breaker is open.
     BreakerOpen: Fact, Now, Some("provider"),
         "its circuit breaker is open",
         "o circuit breaker está aberto";
-    /// Of a route: its failure rate in the window, as a multiple of its own last day's.
+    /// A route's failure rate in the window, as a multiple of its own last day's.
     FailureJump: Times, Window, ROUTE,
         "attempts fail {value} as often as over the last day",
         "as tentativas falham {value} o normal do último dia";
-    /// Of an error code: its share of all attempts in the window, as a multiple of its own last day's.
+    /// An error code's share of all attempts in the window, as a multiple of its own last day's.
     CodeJump: Times, Window, Some("error_code"),
         "this error comes {value} as often as over the last day",
         "este erro ocorre {value} o normal do último dia";

@@ -128,7 +128,7 @@ impl RuleText {
         format!("{{ {keys}as = \"{class}\"{blame} }}")
     }
 
-    /// As the classifier wants it.
+    /// Makes a rule of the classifier.
     pub fn compile(&self) -> Rule {
         let (code, text) = (self.code.clone(), self.text.clone());
         Rule {

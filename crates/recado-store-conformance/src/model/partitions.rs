@@ -12,7 +12,7 @@ use recado_store::{Claim, Pick, TenantView};
 
 use crate::suite::snapshot::Snapshot;
 
-/// As many as there are, up to what was asked for and to what each company may have; none that may not come.
+/// Asserts that as many jobs came as there are, up to what was asked for and each company may have, and no other.
 pub fn assert_may_come(ids: &[JobId], candidates: &[Candidate], claim: &Claim, what: &str) {
     let may_come: HashSet<&JobId> = candidates.iter().map(|candidate| &candidate.id).collect();
     let came: HashSet<&JobId> = ids.iter().collect();

@@ -62,7 +62,7 @@ pub enum Shutdown {
 #[derive(Clone, Copy, Debug)]
 pub struct TokenChoice {
     pub nth: usize,
-    /// Not only among those that are current.
+    /// True to choose among all leases, not only the current ones.
     pub any: bool,
 }
 

@@ -44,7 +44,7 @@ pub struct Commit {
     pub failure: Option<StoreError>,
     /// Leases alone need not survive a crash of the machine: their loss costs a repeated claim.
     pub needs_fsync: bool,
-    /// Of the commits that did not fail.
+    /// Number of the commit among those that did not fail.
     pub number: u64,
     /// In the order of their requests.
     pub replies: Vec<Box<dyn Change>>,

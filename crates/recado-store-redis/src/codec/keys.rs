@@ -42,7 +42,7 @@ impl IdKey {
     }
 }
 
-/// As scripts read it: the bucket, then the bytes.
+/// Writes the key for scripts: the bucket, then the bytes.
 impl ToRedisArgs for IdKey {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
         (self.bucket, &*self.bytes).write_redis_args(out);

@@ -34,7 +34,7 @@ impl From<LeaseToken> for Token {
     }
 }
 
-/// As scripts read it: the number, then the fence.
+/// Writes the token for scripts: the number, then the fence.
 impl ToRedisArgs for Token {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
         (self.seq, fence_arg(self.fence)).write_redis_args(out);

@@ -62,7 +62,7 @@ pub struct Target {
     pub database: i64,
 }
 
-/// None of them repeats the URL: it may hold a password.
+/// Faults of a store's URL. None repeats the URL: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     #[error(

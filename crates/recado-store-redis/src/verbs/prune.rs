@@ -77,7 +77,7 @@ impl RedisStore {
 pub(crate) struct Cut {
     /// Jobs that ended at or before this are forgotten.
     pub before: i64,
-    /// Of the jobs that ended at this time, some are forgotten.
+    /// End time of jobs that are forgotten in part.
     pub edge: i64,
     /// Jobs of that time that each partition keeps.
     pub kept_at_edge: Vec<u64>,

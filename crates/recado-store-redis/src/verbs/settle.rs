@@ -88,7 +88,7 @@ struct PlannedSettlement<'a> {
     destination: Destination,
     /// The job's head from now on.
     head: Vec<u8>,
-    /// As it is stored.
+    /// The audit record in stored form.
     audit: Vec<u8>,
     letter: Option<Vec<u8>>,
 }

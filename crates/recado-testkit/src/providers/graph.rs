@@ -35,7 +35,7 @@ pub fn token_expired() -> Act {
     json(400, json!({ "error": error }))
 }
 
-/// Under a status that speaks of a bad request.
+/// Answers that the limit of requests is reached, under a status that means a bad request.
 pub fn request_limit() -> Act {
     error(400, 4, "OAuthException", "(#4) Application request limit reached")
 }

@@ -123,7 +123,7 @@ codes! {
     UnsupportedMediaType = "unsupported_media_type", 415, "The content type is not understood";
     /// It can be read, and something in it is wrong.
     ValidationFailed = "validation_failed", 422, "The request has faults";
-    /// Of one address; a right token is let in all the same.
+    /// Applies to one address; a right token is let in all the same.
     TooManyWrongTokens = "too_many_wrong_tokens", 429, "This address sent too many wrong tokens";
     Internal = "internal", 500, "Internal error";
     /// The provider of a call said no, and would say so again.

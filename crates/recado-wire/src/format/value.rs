@@ -429,7 +429,7 @@ fn integer<T: TryFrom<i128>>(raw: &str) -> Result<T, &'static str> {
 
 /// Reads a whole number that is written with a fraction or an exponent, such as `5.0`: JSON Schema calls it an integer.
 fn whole(raw: &str) -> Option<i128> {
-    /// Beyond this a number so written stands for several.
+    /// Beyond this, a number with a fraction or an exponent stands for several whole ones.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     let number: f64 = raw.parse().ok()?;
     let is_whole = number.fract() == 0.0 && number.abs() < EXACT_MAX;

@@ -112,7 +112,7 @@ fn a_stop_ends_within_its_grace_while_redis_stands_still_and_says_what_was_not_w
     enqueue_slow(&server, 3, 1_000);
     eventually(|| in_flight(&server) == 3);
     redis.pause();
-    server.logged("cannot write an outcome down yet; trying again", 3);
+    server.logged("Cannot write an outcome down yet; trying again", 3);
     let (code, err) = ends_in_time(server);
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("3 outcomes could not be written down"), "{err}");
@@ -133,7 +133,7 @@ fn a_stop_ends_within_its_grace_while_redis_is_gone_in_the_middle_of_a_sweep() {
     // Their time runs out: many of them are taken over, and not yet dead.
     eventually(|| server.get("/readyz")["counts"]["leased"].as_u64().is_some_and(|leased| leased > 100));
     redis.kill();
-    server.logged("cannot write an outcome down yet; trying again", 1);
+    server.logged("Cannot write an outcome down yet; trying again", 1);
     let (code, err) = ends_in_time(server);
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("outcomes could not be written down"), "{err}");

@@ -201,7 +201,7 @@ fn a_node_that_stands_still_beyond_its_lease_settles_nothing_and_another_deliver
     far_end.recovers();
     nodes.at(1).signal("CONT");
     nodes.at(1).logged(
-        "the lease was lost before the outcome was written; another attempt decides",
+        "The lease was lost before the outcome was written; another attempt decides",
         in_its_hands.len(),
     );
     let arrivals = far_end.arrivals();

@@ -71,7 +71,7 @@ pub struct ReplayArgs {
     /// Corrected data of one job: JSON, @file or -.
     #[arg(long, value_name = "JSON|@FILE|-")]
     data: Option<String>,
-    /// Send what was accepted, whatever it was corrected to since.
+    /// Send the data as first accepted, without later corrections.
     #[arg(long, conflicts_with_all = ["data", "dry_run", "rate", "canary"])]
     original: bool,
     /// Reason, for the audit trail.

@@ -133,7 +133,7 @@ fn keep(dir: TempDir) -> String {
     format!("The server's files and messages are kept in {}; remove them yourself.", dir.keep().display())
 }
 
-/// Whatever is marked as bad is a failure.
+/// Fails when a finding is bad.
 fn verdict(findings: &[Finding]) -> Result<(), &'static str> {
     match findings.iter().any(|finding| finding.state == FindingState::Bad) {
         true => Err("this disk or this build does not keep what it promises"),

@@ -23,7 +23,7 @@ const IMPORT_ENTRIES: usize = 100;
 /// line is imported at most once.
 pub const NAMESPACE: Namespace = Namespace::new("imports");
 
-/// As long as an audit trail is kept.
+/// Time that imports are remembered: as long as an audit trail is kept.
 const IMPORTS_KEPT: Duration = Duration::from_secs(5 * 366 * 24 * 60 * 60);
 
 /// The result of one line of an import.
