@@ -20,7 +20,7 @@ fn w3_a_breaker_is_opened_and_closed_from_the_dashboard_with_a_reason() {
     browser.write("Your name", "Ana");
     browser.click("Open the breaker");
     browser.sees("The breaker of instagram is open.");
-    browser.sees("opened by hand: only a person closes it");
+    browser.sees("opened by hand; close it by hand");
     let open = scene.get("/v1/providers/instagram");
     assert_eq!((&open["state"], &open["heldOpen"]), (&json!("OPEN"), &json!(true)), "{open}");
 
@@ -154,7 +154,7 @@ fn w3_g22_a_company_is_paused_bounded_and_weighed_from_the_dashboard() {
     );
     scene.job_when("held-1", |job| job["status"] == "parked");
 
-    browser.click("Terms …");
+    browser.click("Weight and limit …");
     browser.write("Weight", "0");
     browser.click("Save");
     browser.sees_part("dialog [aria-invalid]");

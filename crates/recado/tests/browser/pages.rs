@@ -132,7 +132,7 @@ fn what_happens_appears_without_a_reload() {
     let scene = Scene::new();
     let browser = &scene.browser;
     browser.sees("live");
-    browser.sees("Quiet so far");
+    browser.sees("No events yet");
     bury(&scene, "acme", "late-1", &refused_with("550 gone"));
     browser.sees("late-1");
     browser.go("#/dlq");
