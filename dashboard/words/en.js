@@ -598,7 +598,7 @@ export default {
   "alerts.more": { one: "{n} more alert", other: "{n} more alerts" },
   "alerts.since": "began",
   "alerts.value": "{value}, fires above {threshold}",
-  "alerts.calm": "Back under the limit since {since}; it clears {clears}, if it stays so.",
+  "alerts.calm": "Went back under the limit {since}; it clears {clears}, if it stays there.",
   "alerts.under": "Back under the limit; it clears once it stays at or below {share} of it.",
   "alerts.whatToDo": "What to do",
   "alerts.look": "Details",

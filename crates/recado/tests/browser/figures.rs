@@ -41,7 +41,7 @@ fn w3_g19_an_alert_appears_says_what_to_do_leads_there_and_goes_without_a_reload
     browser.click("Alerts");
     browser.sees("3, fires above 2");
     post(&scene, "/v1/dlq/discard", &json!({ "filter": { "companyId": "acme" }, "reason": "tests" }));
-    browser.sees("Back under the limit since");
+    browser.sees("Went back under the limit");
     browser.sees("Nothing is firing");
     browser.sees("alert over");
     browser.is_clean();

@@ -101,7 +101,6 @@ fn w3_a_route_shows_its_delays_and_is_paused_and_resumed_with_who_and_why() {
     assert!(drawn.as_str().is_some_and(|words| words.contains("Attempt 3: 8 min to 12 min")), "{drawn}");
     browser.click_part(&format!("{}//summary", card("tiss-claims")));
     browser.sees("1 h 4 min to 1 h 36 min");
-    browser.picture("policies");
 
     browser.click_within(&card("sandbox"), "Pause");
     browser.sees("This affects 1 waiting job, and all that arrive");

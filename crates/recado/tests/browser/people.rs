@@ -36,7 +36,6 @@ fn w3_on_a_phone_nothing_scrolls_sideways_whatever_is_in_it() {
     let browser = &scene.browser;
     browser.go("#/dlq");
     browser.sees("invoice-1042");
-    browser.picture("phone");
     hostile(&scene);
     let pages = [
         "overview",
