@@ -48,6 +48,11 @@ export function t(key, values = {}) {
   });
 }
 
+/** A text with elements in its {places}: its pieces in their order. */
+export function interpolate(text, elements) {
+  return text.split(/\{(\w+)\}/).map((piece, at) => (at % 2 === 1 ? elements[piece] : piece));
+}
+
 /** One of the server's own words in the reader's language; as it stands when it is new to us. */
 export function word(kind, value) {
   const key = `${kind}.${value}`;

@@ -3,7 +3,7 @@
 import { query } from "/dashboard/frame/api.js";
 import { h, link, outside } from "/dashboard/frame/dom.js";
 import { figure, percent, when } from "/dashboard/frame/format.js";
-import { language, t, word } from "/dashboard/frame/words.js";
+import { interpolate, language, t, word } from "/dashboard/frame/words.js";
 import { meter } from "/dashboard/parts/chart.js";
 import * as chips from "/dashboard/parts/chips.js";
 
@@ -31,7 +31,7 @@ export const message = ({ message, messagePt }) => (language() === "pt" ? messag
 
 /** The reason why it still fires although its figure is back under the limit. */
 function whyStill({ calmSince, clearsAt, value, threshold }, rule) {
-  if (calmSince) return h("p", { class: "quiet", data: { calm: "" } }, t("alerts.calm"), " ", when(calmSince), t("alerts.calm.clears"), " ", when(clearsAt), t("alerts.calm.if"));
+  if (calmSince) return h("p", { class: "quiet", data: { calm: "" } }, interpolate(t("alerts.calm"), { since: when(calmSince), clears: when(clearsAt) }));
   if (value <= threshold && rule) return h("p", { class: "quiet", data: { calm: "" } }, t("alerts.under", { share: percent(rule.resolveShare) }));
   return null;
 }

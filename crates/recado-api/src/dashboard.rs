@@ -138,6 +138,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
+    use recado_core::AuditKind;
+
     use super::*;
 
     fn folder() -> std::path::PathBuf {
@@ -202,6 +204,19 @@ mod tests {
         let (english, portuguese) = (keys("words/en.js"), keys("words/pt.js"));
         assert!(english.len() > 300, "{} keys: the reading of the files is broken", english.len());
         assert_eq!(english, portuguese);
+    }
+
+    #[test]
+    fn every_kind_of_audit_record_has_words_and_can_be_searched_for() {
+        let words: BTreeSet<String> = keys("words/en.js").into_iter().collect();
+        let (_, page) = FILES.iter().find(|(name, _)| *name == "pages/audit.js").unwrap();
+        let (_, kinds) = page.split_once("const KINDS = [").unwrap();
+        let (kinds, _) = kinds.split_once("];").unwrap();
+        for kind in AuditKind::ALL {
+            let name = kind.as_str();
+            assert!(words.contains(&format!("audit.{name}")), "words/en.js lacks `audit.{name}`");
+            assert!(kinds.contains(&format!("\"{name}\"")), "`KINDS` of pages/audit.js lacks {name}");
+        }
     }
 
     #[test]

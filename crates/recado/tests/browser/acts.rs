@@ -53,7 +53,7 @@ fn an_endpoint_is_added_its_secret_shown_once_and_it_is_switched_off_and_removed
     browser.write("Events", "JobSent, JobFailed");
     browser.click("Add an endpoint");
     browser.sees("whsec_");
-    browser.click("I have kept it");
+    browser.click("I have saved it");
     browser.no_longer_sees("whsec_");
     browser.sees("https://crm.example.com/hook");
     browser.click("Switch off");

@@ -24,7 +24,7 @@ fn w3_g19_an_alert_appears_says_what_to_do_leads_there_and_goes_without_a_reload
     let browser = &scene.browser;
     browser.go("#/alerts");
     browser.sees("Nothing is firing");
-    browser.sees("18 rules watch.");
+    browser.sees("18 rules active.");
     three(&scene);
     browser.sees("Company acme: 3 of its jobs are in the dead letter queue; the limit is 2");
     browser.sees("3, fires above 2");
@@ -34,14 +34,14 @@ fn w3_g19_an_alert_appears_says_what_to_do_leads_there_and_goes_without_a_reload
     // The runbook of the documents, in the dashboard.
     browser.click("What to do");
     browser.sees("Most often its domain is not verified, its token has expired");
-    browser.click("Look at it");
+    browser.click("Details");
     browser.until("the company's dead letters", || browser.place() == "#/dlq?companyId=acme");
     browser.sees("order-2");
 
     browser.click("Alerts");
     browser.sees("3, fires above 2");
     post(&scene, "/v1/dlq/discard", &json!({ "filter": { "companyId": "acme" }, "reason": "tests" }));
-    browser.sees("Back under the limit since");
+    browser.sees("Went back under the limit");
     browser.sees("Nothing is firing");
     browser.sees("alert over");
     browser.is_clean();

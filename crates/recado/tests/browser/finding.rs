@@ -42,7 +42,7 @@ fn w3_one_box_finds_jobs_correlations_companies_providers_and_routes() {
     browser.sees("order-3");
 
     find("acme");
-    browser.sees("2 things go by this name.");
+    browser.sees("2 results with this name.");
     browser.sees("0 dead letters");
     find("no-such-id");
     browser.sees("Nothing found for no-such-id");

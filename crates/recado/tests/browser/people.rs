@@ -21,7 +21,7 @@ fn w3_the_language_is_the_browsers_and_can_be_switched() {
     browser.reload();
     browser.sees("A retry cannot fix this error.");
     browser.click("Português");
-    for (page, words) in [("jobs", "E agora"), ("providers", "MEIO ABERTO"), ("tenants", "rodada de espera")]
+    for (page, words) in [("jobs", "Detalhes"), ("providers", "MEIO ABERTO"), ("tenants", "rodada de espera")]
     {
         browser.go(&format!("#/{page}"));
         browser.sees(words);
@@ -36,7 +36,6 @@ fn w3_on_a_phone_nothing_scrolls_sideways_whatever_is_in_it() {
     let browser = &scene.browser;
     browser.go("#/dlq");
     browser.sees("invoice-1042");
-    browser.picture("phone");
     hostile(&scene);
     let pages = [
         "overview",
@@ -148,7 +147,7 @@ fn w3_recados_own_words_are_in_the_readers_language_and_those_of_others_stay() {
     });
     let browser = &scene.browser;
     browser.go("#/jobs/held");
-    browser.sees("Estacionada: alguém pôs a empresa em pausa. Não gasta tentativa.");
+    browser.sees("Retida: alguém pôs a empresa em pausa. Não gasta tentativa.");
     browser.sees("fatura em aberto");
     assert!(!browser.text().contains("tenant paused"), "{}", browser.text());
     browser.go("#/jobs/order-1");
