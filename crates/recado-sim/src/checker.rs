@@ -26,6 +26,9 @@ pub mod terms {
     pub const AGREE_BOUND: u64 = 35_000;
     /// A new job to a provider that is well is tried within this long when all faults are over.
     pub const PROMPT: u64 = 15_000;
+    /// A retry starts within this long when all faults are over: the policy's longest wait, a breaker's probe, a look at a
+    /// receiver that asked for quiet, and the jobs before it.
+    pub const RETRIED: u64 = 25_000;
     /// Longest quiet time that an answer imposes on a receiver.
     pub const HOLD_MAX: u64 = 20_000;
     /// A job that becomes due because the clock is set starts within this long, other jobs before it included.
@@ -81,6 +84,7 @@ pub fn check(entries: &[Entry], ends: bool) -> Verdict {
     if ends {
         deliveries::everything_ends(&timeline, &mut verdict);
         deliveries::new_jobs_are_prompt(&timeline, &mut verdict);
+        deliveries::retries_are_never_late(&timeline, &mut verdict);
         deliveries::slots_are_given_back(&timeline, &mut verdict);
     }
     verdict

@@ -183,6 +183,31 @@ fn an_early_retry_is_seen() {
 }
 
 #[test]
+fn a_retry_that_starts_late_although_all_is_well_is_seen() {
+    let retry = Event::Audit {
+        number: 1,
+        kind: "RETRY_SCHEDULED".to_owned(),
+        job: Some("a".to_owned()),
+        subject: String::new(),
+    };
+    let broken_by_lease_at = |leased_at: u64| {
+        let history = [
+            at(0, stored("a", "acme")),
+            at(1, called(1, "a", "mail-a")),
+            at(2, answered(1, Answer::Lost)),
+            at(2, retry.clone()),
+            at(2, settled("a", "t1", Settlement::Retry)),
+            at(70_000, Event::Healed),
+            at(leased_at, leased("a", "acme", "t2", leased_at + 15_000)),
+            at(leased_at, Event::Ended),
+        ];
+        broken(&history)
+    };
+    assert_eq!(broken_by_lease_at(94_000), [""; 0]);
+    assert_eq!(broken_by_lease_at(96_000), ["retries are never late"]);
+}
+
+#[test]
 fn a_request_of_a_wrong_clock_may_arrive_after_standstills_without_a_gap_and_not_after_a_gap() {
     let broken_by_second_standstill_at = |second_at: u64| {
         let fault = |kind, until| Event::Fault { kind, node: Some("node-1".to_owned()), until: Some(until) };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Verdict;
-use super::terms::{HOLD_MAX, LEASE, PROMPT, SCHEDULED};
+use super::terms::{HOLD_MAX, LEASE, PROMPT, RETRIED, SCHEDULED};
 use super::timeline::{Request, Span, Timeline};
 use crate::history::{Act, Answer, Entry, Event, NodeChange, Settlement};
 
@@ -237,6 +237,37 @@ pub fn retries_are_never_early(timeline: &Timeline<'_>, verdict: &mut Verdict) {
                     "{job} was answered {answer:?} at {answered_at} ms, had to wait {wait} ms, and was sent at {next_at} ms"
                 );
                 verdict.violate("retries are never early", next_at, words);
+            }
+        }
+    }
+}
+
+/// A job that failed for now is tried again within a bound when all faults are over, whatever held it back before. Runs in
+/// which a clock was set are left out: what waits by the wall clock waits for longer or shorter then.
+pub fn retries_are_never_late(timeline: &Timeline<'_>, verdict: &mut Verdict) {
+    let healed = timeline.entries.iter().find(|entry| entry.event == Event::Healed);
+    let Some(healed) = healed.filter(|_| timeline.spans("clock").next().is_none()) else { return };
+    let ends_the_wait = |event: &Event| {
+        matches!(
+            event,
+            Event::Leased { .. }
+                | Event::Settled { done: true, .. }
+                | Event::Cancelled { .. }
+                | Event::Replayed { .. }
+                | Event::Discarded { .. }
+        )
+    };
+    for (job, events) in &timeline.by_job {
+        for (place, (at, event)) in events.iter().enumerate() {
+            let is_retry = matches!(event, Event::Settled { what: Settlement::Retry, done: true, .. });
+            if !is_retry || timeline.is_lost(*at) {
+                continue;
+            }
+            let next = events[place + 1..].iter().find(|(_, event)| ends_the_wait(event));
+            let waited = next.map_or(timeline.ended_at, |(at, _)| *at).saturating_sub(healed.at.max(*at));
+            if waited > RETRIED {
+                let words = format!("{job} failed at {at} ms and waited {waited} ms although all was well");
+                verdict.violate("retries are never late", *at, words);
             }
         }
     }
