@@ -290,7 +290,7 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over
         operation: "traffic",
         test: "kill_loop",
         seed: SEED,
-        runs: killed_in_flight,
+        runs: kills,
         fired: killed_in_flight,
         acknowledged: acknowledged.len(),
         ..results::Row::default()
@@ -407,7 +407,7 @@ async fn every_job_of_many_batches_is_known_and_sent_after_kills() {
         operation: "batches of 5,000",
         test: "kill_loop",
         seed: SEED,
-        runs: struck,
+        runs: kills,
         fired: struck,
         acknowledged: batches * BATCH_JOBS,
         ..results::Row::default()
