@@ -188,7 +188,7 @@ impl From<TrailError> for ApiError {
             TrailError::Store(error) => error.into(),
             TrailError::None => ApiError::not_found(error.to_string()),
             TrailError::Busy => ApiError::busy(error.to_string()),
-            TrailError::Files(_) | TrailError::CutOff => {
+            TrailError::Files(_) | TrailError::CutOff | TrailError::StoreIsOlder => {
                 tracing::error!(%error, "Cannot use the audit trail");
                 ApiError::again_soon("the audit trail's files cannot be used right now; the log says why")
             }

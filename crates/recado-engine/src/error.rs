@@ -28,6 +28,12 @@ pub enum TrailError {
     CutOff,
     #[error("this server keeps no audit trail")]
     None,
+    /// The store gives its new records numbers that older records in the files have.
+    #[error(
+        "its files go further than this store, which was put back from an older backup; name a new directory in \
+         [audit] dir, and keep the old one: it is whole"
+    )]
+    StoreIsOlder,
     /// One caller at a time has the whole trail read.
     #[error("another caller is having the audit trail read; ask again when that has ended")]
     Busy,

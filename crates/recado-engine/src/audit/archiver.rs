@@ -11,10 +11,12 @@
 //! the files are, the less it rests, so that they cannot fall behind for long.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_audit::{Entry, Month, Options, Trail};
+use recado_audit::{Content, Entry, Month, Options, Query, Trail};
 use recado_core::{AuditEvent, RetryDecision, Timestamp, reason};
 use recado_store::{AuditSpan, AuditTrim, StoreError};
 use tokio::time::Instant;
@@ -154,6 +156,7 @@ impl AuditTrail {
             None => {
                 let files = open(terms, lease.state.store.clone()).await?;
                 self.warn_of_gaps(&files, &lease.state.archived);
+                self.refuse_newer_files(&files, &lease.state, terms).await?;
                 files
             }
         };
@@ -221,6 +224,34 @@ impl AuditTrail {
         }
     }
 
+    /// Refuses files that go further than the store ever did: its new records would get numbers that the files have, and
+    /// would be taken for archived. In a shared store numbers follow the time.
+    async fn refuse_newer_files(
+        &self,
+        files: &Files,
+        state: &ArchiverState,
+        terms: &TrailTerms,
+    ) -> Result<(), TrailError> {
+        for part in (0..self.store.audit_parts()).filter(|_| !self.store.is_shared()) {
+            let last = files.archived(part);
+            // A process that died before its mark left files that are ahead. What is not marked is not trimmed either.
+            if last <= state.archived(part) {
+                continue;
+            }
+            let span = AuditSpan { part, after: last - 1, newest_first: false };
+            let stored = self.store.audit_records(span, 1).await?.pop();
+            let stored = stored.filter(|record| record.number == last).ok_or(TrailError::StoreIsOlder)?;
+            let (dir, source) = (terms.dir.clone(), source(&state.store, part));
+            let archived = off_thread(move || archived_event(&dir, &source, last)).await??;
+            // What an erasure blanks is not compared.
+            let facts = |event: &AuditEvent| (event.timestamp, event.kind);
+            if archived.is_some_and(|event| facts(&event) != facts(&stored.event)) {
+                return Err(TrailError::StoreIsOlder);
+            }
+        }
+        Ok(())
+    }
+
     /// Lets the store forget what is archived and no longer needed there: what is about no job that it knows, once it is
     /// of this age.
     pub(super) async fn trim(&self, forgotten_kept: Duration) -> Result<(), TrailError> {
@@ -271,6 +302,21 @@ fn bounded(mut event: AuditEvent) -> AuditEvent {
         }
     }
     event
+}
+
+/// Finds the event that the files have under this number of a store, unless its month was dropped.
+fn archived_event(dir: &Path, source: &str, number: u64) -> Result<Option<AuditEvent>, recado_audit::Error> {
+    let mut found = None;
+    recado_audit::walk(dir, &Query::default(), |record| match record.content {
+        Content::Event { source: its, source_sequence, event, .. }
+            if *its == *source && source_sequence <= number =>
+        {
+            found = Some(event).filter(|_| source_sequence == number);
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })?;
+    Ok(found)
 }
 
 async fn open(terms: &TrailTerms, store: Box<str>) -> Result<Files, TrailError> {

@@ -113,6 +113,44 @@ fn t14_a_failure_a_decision_and_an_act_are_in_the_files_and_found_by_everything_
     assert_eq!(items(&shown).len(), 6, "and that her records were asked for");
 }
 
+#[test]
+fn a_store_from_an_older_backup_archives_nothing_into_newer_files_and_says_so() {
+    let place = Place::with(CONFIG);
+    // A list shows no payload: looking at the job itself would be on record.
+    let deliver = |server: &Server, name: &str, count: usize| {
+        server.enqueue(json!({"jobId": name, "route": "sandbox", "companyId": "acme", "data": {}}));
+        eventually(|| items(&server.get("/v1/jobs?status=sent")).len() == count);
+    };
+    let with_a_job = |name: &str, count: usize| {
+        let server = place.serve();
+        deliver(&server, name, count);
+        archived(&server, "", count);
+        server.stop();
+    };
+    with_a_job("a", 1);
+    let store = place.path().join("recado-data/recado.db");
+    let backup = place.path().join("backup.db");
+    std::fs::copy(&store, &backup).expect("a backup");
+    with_a_job("b", 2);
+    std::fs::copy(&backup, &store).expect("a backup put back");
+
+    let refused = "Cannot write the audit trail; its records stay in the store, and it is tried again";
+    // The first start has fewer records than the files; the second has others under the same numbers.
+    for (name, count) in [("c", 2), ("d", 3)] {
+        let server = place.serve();
+        deliver(&server, name, count);
+        let why = server.logged(refused, 1)[0]["error"].clone();
+        assert!(why.as_str().is_some_and(|why| why.contains("older backup")), "{why}");
+        drop(server);
+    }
+    let report = place.run(&["audit", "verify", "--json"]).json();
+    assert_eq!((&report["records"], &report["findings"]), (&json!(2), &json!([])), "{report}");
+
+    place.write("recado.toml", &format!("{CONFIG}[audit]\ndir = \"new-audit\"\n"));
+    let server = place.serve();
+    assert_eq!(archived(&server, "", 3).len(), 3, "what the store has is copied to new files");
+}
+
 /// The whole trail, a page after the other.
 fn in_pages(server: &Server, limit: usize, order: &str) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
