@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use recado_core::dead_letter::GroupBy;
 use recado_core::{
     AuditEvent, CompanyId, DeadLetter, Job, JobId, Payload, RouteName, Status, Timestamp, named_enum,
 };
@@ -183,26 +184,6 @@ impl DataBytes for DeadLetter {
     fn data_bytes(&self) -> usize {
         let corrected = self.corrected_data.as_ref().map_or(0, |data| data.as_str().len());
         self.original_data.as_str().len() + corrected
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupBy {
-    LastFailureCode,
-    Company,
-    Route,
-    Fingerprint,
-}
-
-impl GroupBy {
-    /// The group of an entry.
-    pub fn key_of(self, entry: &DeadLetter) -> Option<Box<str>> {
-        match self {
-            GroupBy::LastFailureCode => entry.failure.code.clone(),
-            GroupBy::Company => Some(entry.company.as_str().into()),
-            GroupBy::Route => Some(entry.route.as_str().into()),
-            GroupBy::Fingerprint => Some(entry.failure.fingerprint.clone()),
-        }
     }
 }
 
