@@ -3,6 +3,7 @@
 pub mod archive;
 
 use recado_core::dead_letter::GroupBy;
+use recado_core::time::millis;
 use recado_core::words::{replay_advice, uncertain_attempts};
 use recado_core::{Cause, Class, CompanyId, DeadLetterState, JobId, Payload, RouteName, Status, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -128,7 +129,7 @@ impl From<recado_core::DeadLetter> for DeadLetter {
             times: DeadLetterTimes {
                 enqueued_at: entry.enqueued_at,
                 moved_to_dlq_at: entry.moved_at,
-                ttl: u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX),
+                ttl: millis(entry.ttl),
             },
             route: entry.route,
             user_id: entry.user_id,

@@ -5,7 +5,7 @@ use recado_observe::{Firing, Rule};
 use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule};
 
 use crate::handlers::prelude::*;
-use crate::handlers::providers::millis;
+use recado_core::time::millis;
 
 /// Firing alerts, and every rule. Where several nodes share the store, as the node that runs the alerts last
 /// said.
