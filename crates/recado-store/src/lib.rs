@@ -27,6 +27,7 @@
 //! - **No opinion.** A store executes transitions; it never chooses one, and it decides nothing about jobs by a clock of its own.
 
 mod audit_log;
+mod delegation;
 mod error;
 mod inspect;
 mod job_store;
