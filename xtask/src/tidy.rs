@@ -28,7 +28,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("recado-camunda", "core wire client"),
     (
         "recado-config",
-        "core audit observe store store-embedded store-redis transport transport-smtp transport-ses transport-webhook email engine",
+        "core observe store-redis transport transport-smtp transport-ses transport-webhook email engine",
     ),
     ("recado-terminal", "core"),
     ("recado-testkit", "core"),

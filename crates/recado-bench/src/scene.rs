@@ -51,16 +51,7 @@ pub fn submission(route: &str) -> Submission {
 pub fn submission_of(company: &str, route: &str) -> Submission {
     Submission {
         job_id: Some(uuid::Uuid::new_v4().to_string()),
-        route: route.to_owned(),
-        company_id: company.to_owned(),
-        data: Payload::trusted(payload()),
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        run_at: None,
-        delay: None,
-        ttl: None,
-        priority: None,
+        ..Submission::new(route, company, Payload::trusted(payload()))
     }
 }
 

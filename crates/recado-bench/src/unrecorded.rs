@@ -5,41 +5,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::prelude::*;
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
     JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace, Page, PageRequest,
-    Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError, StoreReport, TenantFilter,
-    TenantView, Waker, Watcher,
+    Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreReport, StoreResult, TenantFilter,
+    TenantView, Waker, Watcher, delegate,
 };
 
 #[derive(Debug)]
 pub struct Unrecorded(pub Arc<dyn Store>);
 
-/// Implements a trait: its own methods as they are written, the others by asking the store within.
-macro_rules! ask_within {
-    ($trait:ident {
-        $(fn $at_once:ident($($arg:ident: $type:ty),*) -> $value:ty;)*
-        $(async fn $later:ident($($later_arg:ident: $later_type:ty),*) -> $answer:ty;)*
-    } $($own:tt)*) => {
-        #[async_trait]
-        impl $trait for Unrecorded {
-            $(fn $at_once(&self, $($arg: $type),*) -> $value {
-                self.0.$at_once($($arg),*)
-            })*
-            $(async fn $later(&self, $($later_arg: $later_type),*) -> Result<$answer, StoreError> {
-                self.0.$later($($later_arg),*).await
-            })*
-            $($own)*
-        }
-    };
-}
-
-ask_within! {
-    JobStore {
+delegate! {
+    impl JobStore for Unrecorded, to 0 {
         fn waker(route: &RouteName) -> Waker;
         fn watch(watcher: Arc<dyn Watcher>) -> ();
         async fn enqueue(jobs: Vec<NewJob>) -> Vec<Enqueued>;
@@ -53,14 +33,14 @@ ask_within! {
         async fn close() -> ();
     }
 
-    async fn settle(&self, mut settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+    async fn settle(&self, mut settlements: Vec<Settlement>) -> StoreResult<Vec<Settled>> {
         settlements.iter_mut().for_each(|settlement| settlement.audit = None);
         self.0.settle(settlements).await
     }
 }
 
-ask_within! {
-    Inspect {
+delegate! {
+    impl Inspect for Unrecorded, to 0 {
         fn durability() -> Durability;
         async fn job(id: &JobId, now: Timestamp) -> Option<JobView>;
         async fn jobs(filter: JobFilter, page: PageRequest, now: Timestamp) -> Page<JobView>;
@@ -76,8 +56,8 @@ ask_within! {
     }
 }
 
-ask_within! {
-    KeyValue {
+delegate! {
+    impl KeyValue for Unrecorded, to 0 {
         fn kv_changes() -> Option<Waker>;
         async fn kv_write(writes: Vec<KvWrite>, now: Timestamp) -> Vec<KvWritten>;
         async fn kv_get(namespace: Namespace, key: &str, now: Timestamp) -> Option<KvEntry>;
@@ -86,8 +66,8 @@ ask_within! {
     }
 }
 
-ask_within! {
-    AuditLog {
+delegate! {
+    impl AuditLog for Unrecorded, to 0 {
         fn audit_parts() -> u16;
         async fn record(events: Vec<AuditEvent>) -> ();
         async fn trim_audit(trim: AuditTrim) -> u64;
@@ -95,8 +75,8 @@ ask_within! {
     }
 }
 
-ask_within! {
-    Transfer {
+delegate! {
+    impl Transfer for Unrecorded, to 0 {
         async fn forget(ids: Vec<JobId>) -> u64;
         async fn adopt(snapshots: Vec<JobSnapshot>) -> Vec<Adopted>;
         async fn raise_fence(fence: Fence) -> ();

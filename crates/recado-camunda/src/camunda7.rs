@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::Timestamp;
+use recado_core::time::millis;
 use recado_wire::decisions::Decision;
 use reqwest::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::engine::{ProcessEngine, Received, Report, Subscription, Task, millis};
+use crate::engine::{ProcessEngine, Received, Report, Subscription, Task};
 use crate::rest::{EngineError, Rest};
 use crate::variables;
 

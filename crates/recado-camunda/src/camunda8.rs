@@ -5,12 +5,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use recado_core::time::millis;
 use recado_wire::decisions::Decision;
 use reqwest::StatusCode;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use crate::engine::{ProcessEngine, Received, Report, Subscription, Task, Variables, millis};
+use crate::engine::{ProcessEngine, Received, Report, Subscription, Task, Variables};
 use crate::rest::{EngineError, Rest};
 use crate::variables;
 

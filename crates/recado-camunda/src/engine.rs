@@ -84,8 +84,3 @@ pub trait ProcessEngine: Send + Sync + fmt::Debug {
 
     async fn report(&self, task: &Task, report: &Report) -> Result<Received, EngineError>;
 }
-
-/// Both engines measure time in whole milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use recado_core::Random;
+use recado_core::time::millis;
 use recado_wire::decisions::{Decision, DecisionErrorCode, DecisionRequest};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -23,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::engine::{ProcessEngine, Received, Report, Task, millis};
+use crate::engine::{ProcessEngine, Received, Report, Task};
 use crate::rules::{self, Rules};
 use crate::source::{DecisionSource, NoDecision};
 use crate::unreported::UnreportedDecisions;

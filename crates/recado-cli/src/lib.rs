@@ -407,7 +407,3 @@ fn environment(text: &str) -> Result<Environment, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     recado_core::time::parse_duration(text).map_err(|error| error.to_string())
 }
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}

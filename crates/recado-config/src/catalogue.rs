@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
-use recado_core::{Jitter, Policy};
+use recado_core::{Jitter, Policy, named_enum};
 use recado_engine::Act;
 
 use crate::keys::format::{count, duration, table, tables, text, word};
@@ -21,27 +21,18 @@ use crate::reading::reader::Reader;
 use crate::reading::tree;
 use crate::units::HOUR;
 
-/// The environment of a process; it chooses defaults, nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Environment {
-    Development,
-    Production,
+named_enum! {
+    /// The environment of a process; it chooses defaults, nothing else.
+    pub enum Environment {
+        Development = "development",
+        Production = "production",
+    }
 }
 
 impl Environment {
-    pub const ALL: [Environment; 2] = [Environment::Development, Environment::Production];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Environment::Development => "development",
-            Environment::Production => "production",
-        }
-    }
-
     /// Reads a name; the error is a sentence with the names that there are.
     pub fn read(name: &str) -> Result<Self, String> {
-        let found = Environment::ALL.into_iter().find(|environment| environment.as_str() == name);
-        found.ok_or_else(|| {
+        Environment::parse(name).ok_or_else(|| {
             let advice = suggestion(name, Environment::ALL.map(Environment::as_str), "ones");
             format!("there is no environment `{name}`; {advice}")
         })
@@ -54,34 +45,20 @@ impl fmt::Display for Environment {
     }
 }
 
-/// A way to reach out, by the word that the configuration uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    Smtp,
-    Ses,
-    Http,
-    Whatsapp,
-    Webhook,
-    Worker,
-    Sandbox,
+named_enum! {
+    /// A way to reach out, by the word that the configuration uses.
+    pub enum Kind {
+        Http = "http",
+        Whatsapp = "whatsapp",
+        Worker = "worker",
+        Sandbox = "sandbox",
+        Smtp = "smtp",
+        Ses = "ses",
+        Webhook = "webhook",
+    }
 }
 
 impl Kind {
-    pub const ALL: [Kind; 7] =
-        [Kind::Http, Kind::Whatsapp, Kind::Worker, Kind::Sandbox, Kind::Smtp, Kind::Ses, Kind::Webhook];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Kind::Smtp => "smtp",
-            Kind::Ses => "ses",
-            Kind::Http => "http",
-            Kind::Whatsapp => "whatsapp",
-            Kind::Webhook => "webhook",
-            Kind::Worker => "worker",
-            Kind::Sandbox => "sandbox",
-        }
-    }
-
     /// It is compiled into this program.
     pub fn is_built(self) -> bool {
         self != Kind::Ses || cfg!(feature = "ses")

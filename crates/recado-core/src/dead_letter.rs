@@ -43,6 +43,30 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// Field to count dead letters by.
+    #[derive(Default)]
+    pub enum GroupBy {
+        #[default]
+        LastFailureCode = "lastFailureCode",
+        Company = "companyId",
+        Route = "route",
+        Fingerprint = "fingerprint",
+    }
+}
+
+impl GroupBy {
+    /// The group of an entry.
+    pub fn key_of(self, entry: &DeadLetter) -> Option<Box<str>> {
+        match self {
+            GroupBy::LastFailureCode => entry.failure.code.clone(),
+            GroupBy::Company => Some(entry.company.as_str().into()),
+            GroupBy::Route => Some(entry.route.as_str().into()),
+            GroupBy::Fingerprint => Some(entry.failure.fingerprint.clone()),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     pub job_id: JobId,

@@ -8,6 +8,7 @@
 //! [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines; [`breaker`], [`limit`] and
 //! [`fairness`] hold lanes back; [`redact`] masks a provider's words for readers who may not see the payload.
 
+pub mod alert;
 pub mod audit;
 pub mod breaker;
 pub mod checksum;

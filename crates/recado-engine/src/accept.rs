@@ -63,6 +63,25 @@ pub struct Submission {
     pub priority: Option<u8>,
 }
 
+impl Submission {
+    /// Asks for no more than has to be said.
+    pub fn new(route: impl Into<String>, company_id: impl Into<String>, data: Payload) -> Self {
+        Submission {
+            job_id: None,
+            route: route.into(),
+            company_id: company_id.into(),
+            data,
+            user_id: None,
+            correlation_id: None,
+            traceparent: None,
+            run_at: None,
+            delay: None,
+            ttl: None,
+            priority: None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     pub job_id: JobId,

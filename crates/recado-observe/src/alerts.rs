@@ -26,8 +26,9 @@ use serde::{Deserialize, Serialize};
 use crate::gauges::Gauges;
 use crate::ledger::Ledger;
 
-pub use measure::{Measure, Unit};
-pub use rule::{AlertConfig, Rule, Severity};
+pub use measure::Measure;
+pub use recado_core::alert::{Severity, Unit};
+pub use rule::{AlertConfig, Rule};
 pub use text::AlertText;
 
 /// The subject of an alert.

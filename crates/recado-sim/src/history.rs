@@ -255,7 +255,7 @@ impl History {
     }
 
     pub fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+        recado_core::time::millis(self.began.elapsed())
     }
 
     pub fn began(&self) -> tokio::time::Instant {

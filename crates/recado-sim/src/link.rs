@@ -281,8 +281,7 @@ impl Interceptor for Link {
                             company: job.company.to_string(),
                             route: job.route.to_string(),
                             data: job.data.as_str().to_owned(),
-                            delay_ms: u64::try_from(job.due_at.since(job.enqueued_at).as_millis())
-                                .unwrap_or(u64::MAX),
+                            delay_ms: recado_core::time::millis(job.due_at.since(job.enqueued_at)),
                         });
                     }
                 }

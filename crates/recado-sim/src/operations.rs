@@ -57,16 +57,10 @@ async fn enqueue(world: &World, submission: Submission) {
         };
         let asked = recado_engine::Submission {
             job_id: Some(job.clone()),
-            route: submission.route.to_owned(),
-            company_id: submission.company.clone(),
-            data: data.clone(),
-            user_id: None,
-            correlation_id: None,
-            traceparent: None,
-            run_at: None,
             delay: (submission.delay_ms > 0).then(|| ms(submission.delay_ms)),
             ttl: Some(ms(submission.ttl_ms)),
             priority: Some(submission.priority),
+            ..recado_engine::Submission::new(submission.route, &submission.company, data.clone())
         };
         let asking = process.engine.intake.submit(vec![asked]);
         let answered = tokio::time::timeout(PATIENCE, asking).await.ok().and_then(Result::ok);

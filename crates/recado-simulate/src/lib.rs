@@ -246,19 +246,7 @@ fn arrivals<'a>(load: &Load, random: &'a Random) -> impl Iterator<Item = Duratio
 }
 
 async fn submit(engine: &Engine, route: &str, company: usize) -> Result<(), Stopped> {
-    let job = Submission {
-        job_id: None,
-        route: route.to_owned(),
-        company_id: format!("company-{}", company + 1),
-        data: Payload::trusted("{}"),
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        run_at: None,
-        delay: None,
-        ttl: None,
-        priority: None,
-    };
+    let job = Submission::new(route, format!("company-{}", company + 1), Payload::trusted("{}"));
     let refused = |error: EngineError| Stopped::Failed(error.to_string());
     match engine.intake.submit(vec![job]).await.map_err(refused)?.pop() {
         Some(Ok(_)) => Ok(()),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use recado_core::time::millis;
 use recado_core::{AttemptResult, Job, JobId, Policy, Timestamp, Transition};
 use recado_store::reference::SettlementObserver;
 use recado_transport::Delivery;
@@ -165,8 +166,4 @@ fn series(seconds: &[Second], step_s: usize) -> Vec<SimulationStep> {
 
 fn since_start(at: Timestamp) -> Duration {
     at.since(STARTED_AT)
-}
-
-fn millis(time: Duration) -> u64 {
-    time.as_millis() as u64
 }

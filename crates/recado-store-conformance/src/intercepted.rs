@@ -12,7 +12,7 @@ use recado_store::{
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
     JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace, Page, PageRequest,
     Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreReport, StoreResult,
-    TenantFilter, TenantView, Waker, Wakes, Watcher,
+    TenantFilter, TenantView, Waker, Wakes, Watcher, delegate,
 };
 
 /// A call of a store.
@@ -127,8 +127,15 @@ fn kv_route() -> RouteName {
     RouteName::trusted("the-entries-of-all-nodes")
 }
 
-#[async_trait]
-impl<I: Interceptor> JobStore for InterceptedStore<I> {
+delegate! {
+    impl<I: Interceptor> JobStore for InterceptedStore<I>, to inner {
+        fn waker(route: &RouteName) -> Waker;
+        fn watch(watcher: Arc<dyn Watcher>) -> ();
+        async fn prune(retention: Retention, now: Timestamp) -> Pruned, as Call::Prune;
+        async fn leases(tokens: &[LeaseToken]) -> Vec<Option<Lease>>, as Call::OtherRead;
+        async fn close() -> (), as Call::Close;
+    }
+
     async fn enqueue(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Enqueued>> {
         let sent = jobs.clone();
         let answer = async {
@@ -190,93 +197,32 @@ impl<I: Interceptor> JobStore for InterceptedStore<I> {
         self.pass_observed(Call::Discard, answer, |on, done| on.observe(Done::Discarded(&discard, done)))
             .await
     }
+}
 
-    async fn prune(&self, retention: Retention, now: Timestamp) -> StoreResult<Pruned> {
-        self.pass(Call::Prune, self.inner.prune(retention, now)).await
-    }
-
-    fn waker(&self, route: &RouteName) -> Waker {
-        self.inner.waker(route)
-    }
-
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.inner.watch(watcher);
-    }
-
-    async fn leases(&self, tokens: &[LeaseToken]) -> StoreResult<Vec<Option<Lease>>> {
-        self.pass(Call::OtherRead, self.inner.leases(tokens)).await
-    }
-
-    async fn close(&self) -> StoreResult<()> {
-        self.pass(Call::Close, self.inner.close()).await
+delegate! {
+    impl<I: Interceptor> Inspect for InterceptedStore<I>, to inner {
+        fn durability() -> Durability;
+        async fn job(id: &JobId, now: Timestamp) -> Option<JobView>, as Call::OtherRead;
+        async fn jobs(filter: JobFilter, page: PageRequest, now: Timestamp) -> Page<JobView>, as Call::OtherRead;
+        async fn audit(id: &JobId) -> Vec<AuditEvent>, as Call::OtherRead;
+        async fn dead_letter(id: &JobId) -> Option<DeadLetter>, as Call::OtherRead;
+        async fn dead_letters(filter: DeadLetterFilter, page: PageRequest) -> Page<DeadLetter>, as Call::OtherRead;
+        async fn dead_letter_groups(by: GroupBy, filter: DeadLetterFilter) -> Vec<DeadLetterGroup>, as Call::OtherRead;
+        async fn oldest_dead_letters(limit: usize) -> Vec<DeadLetter>, as Call::OtherRead;
+        async fn counts(now: Timestamp) -> Counts, as Call::OtherRead;
+        async fn oldest_due(left_out: &LeftOut, now: Timestamp) -> BTreeMap<RouteName, Timestamp>, as Call::OtherRead;
+        async fn tenants(filter: TenantFilter, now: Timestamp) -> Vec<TenantView>, as Call::OtherRead;
+        async fn report() -> StoreReport, as Call::OtherRead;
     }
 }
 
-#[async_trait]
-impl<I: Interceptor> Inspect for InterceptedStore<I> {
-    fn durability(&self) -> Durability {
-        self.inner.durability()
+delegate! {
+    impl<I: Interceptor> KeyValue for InterceptedStore<I>, to inner {
+        async fn kv_get(namespace: Namespace, key: &str, now: Timestamp) -> Option<KvEntry>, as Call::KvGet(namespace);
+        async fn kv_list(namespace: Namespace, now: Timestamp) -> Vec<KvEntry>, as Call::KvList(namespace);
+        async fn kv_versions(namespaces: &[Namespace]) -> Vec<Option<u64>>, as Call::OtherRead;
     }
 
-    async fn job(&self, id: &JobId, now: Timestamp) -> StoreResult<Option<JobView>> {
-        self.pass(Call::OtherRead, self.inner.job(id, now)).await
-    }
-
-    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> StoreResult<Page<JobView>> {
-        self.pass(Call::OtherRead, self.inner.jobs(filter, page, now)).await
-    }
-
-    async fn audit(&self, id: &JobId) -> StoreResult<Vec<AuditEvent>> {
-        self.pass(Call::OtherRead, self.inner.audit(id)).await
-    }
-
-    async fn dead_letter(&self, id: &JobId) -> StoreResult<Option<DeadLetter>> {
-        self.pass(Call::OtherRead, self.inner.dead_letter(id)).await
-    }
-
-    async fn dead_letters(
-        &self,
-        filter: DeadLetterFilter,
-        page: PageRequest,
-    ) -> StoreResult<Page<DeadLetter>> {
-        self.pass(Call::OtherRead, self.inner.dead_letters(filter, page)).await
-    }
-
-    async fn dead_letter_groups(
-        &self,
-        by: GroupBy,
-        filter: DeadLetterFilter,
-    ) -> StoreResult<Vec<DeadLetterGroup>> {
-        self.pass(Call::OtherRead, self.inner.dead_letter_groups(by, filter)).await
-    }
-
-    async fn oldest_dead_letters(&self, limit: usize) -> StoreResult<Vec<DeadLetter>> {
-        self.pass(Call::OtherRead, self.inner.oldest_dead_letters(limit)).await
-    }
-
-    async fn counts(&self, now: Timestamp) -> StoreResult<Counts> {
-        self.pass(Call::OtherRead, self.inner.counts(now)).await
-    }
-
-    async fn oldest_due(
-        &self,
-        left_out: &LeftOut,
-        now: Timestamp,
-    ) -> StoreResult<BTreeMap<RouteName, Timestamp>> {
-        self.pass(Call::OtherRead, self.inner.oldest_due(left_out, now)).await
-    }
-
-    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> StoreResult<Vec<TenantView>> {
-        self.pass(Call::OtherRead, self.inner.tenants(filter, now)).await
-    }
-
-    async fn report(&self) -> StoreResult<StoreReport> {
-        self.pass(Call::OtherRead, self.inner.report()).await
-    }
-}
-
-#[async_trait]
-impl<I: Interceptor> KeyValue for InterceptedStore<I> {
     async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> StoreResult<Vec<KvWritten>> {
         let answer = self.inner.kv_write(writes.clone(), now);
         let observe = |on: &I, done: &Vec<KvWritten>| {
@@ -294,63 +240,28 @@ impl<I: Interceptor> KeyValue for InterceptedStore<I> {
             None => self.inner.kv_changes(),
         }
     }
-
-    async fn kv_get(&self, namespace: Namespace, key: &str, now: Timestamp) -> StoreResult<Option<KvEntry>> {
-        self.pass(Call::KvGet(namespace), self.inner.kv_get(namespace, key, now)).await
-    }
-
-    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> StoreResult<Vec<KvEntry>> {
-        self.pass(Call::KvList(namespace), self.inner.kv_list(namespace, now)).await
-    }
-
-    async fn kv_versions(&self, namespaces: &[Namespace]) -> StoreResult<Vec<Option<u64>>> {
-        self.pass(Call::OtherRead, self.inner.kv_versions(namespaces)).await
-    }
 }
 
-#[async_trait]
-impl<I: Interceptor> AuditLog for InterceptedStore<I> {
+delegate! {
+    impl<I: Interceptor> AuditLog for InterceptedStore<I>, to inner {
+        fn audit_parts() -> u16;
+        async fn trim_audit(trim: AuditTrim) -> u64, as Call::OtherWrite;
+        async fn audit_records(span: AuditSpan, limit: usize) -> Vec<AuditRecord>, as Call::OtherRead;
+    }
+
     async fn record(&self, events: Vec<AuditEvent>) -> StoreResult<()> {
         let answer = self.inner.record(events.clone());
         self.pass_observed(Call::OtherWrite, answer, |on, ()| on.observe(Done::Recorded(&events))).await
     }
-
-    async fn trim_audit(&self, trim: AuditTrim) -> StoreResult<u64> {
-        self.pass(Call::OtherWrite, self.inner.trim_audit(trim)).await
-    }
-
-    fn audit_parts(&self) -> u16 {
-        self.inner.audit_parts()
-    }
-
-    async fn audit_records(&self, span: AuditSpan, limit: usize) -> StoreResult<Vec<AuditRecord>> {
-        self.pass(Call::OtherRead, self.inner.audit_records(span, limit)).await
-    }
 }
 
-#[async_trait]
-impl<I: Interceptor> Transfer for InterceptedStore<I> {
-    async fn forget(&self, ids: Vec<JobId>) -> StoreResult<u64> {
-        self.pass(Call::OtherWrite, self.inner.forget(ids)).await
-    }
-
-    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> StoreResult<Vec<Adopted>> {
-        self.pass(Call::OtherWrite, self.inner.adopt(transfers)).await
-    }
-
-    async fn raise_fence(&self, fence: Fence) -> StoreResult<()> {
-        self.pass(Call::OtherWrite, self.inner.raise_fence(fence)).await
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> StoreResult<Vec<Lease>> {
-        self.pass(Call::OtherWrite, self.inner.write_fenced(fence, write)).await
-    }
-
-    async fn snapshots(&self, after: Option<u64>, limit: usize) -> StoreResult<Page<JobSnapshot>> {
-        self.pass(Call::OtherRead, self.inner.snapshots(after, limit)).await
-    }
-
-    async fn snapshot(&self, id: &JobId) -> StoreResult<Option<JobSnapshot>> {
-        self.pass(Call::OtherRead, self.inner.snapshot(id)).await
+delegate! {
+    impl<I: Interceptor> Transfer for InterceptedStore<I>, to inner {
+        async fn forget(ids: Vec<JobId>) -> u64, as Call::OtherWrite;
+        async fn adopt(transfers: Vec<JobSnapshot>) -> Vec<Adopted>, as Call::OtherWrite;
+        async fn raise_fence(fence: Fence) -> (), as Call::OtherWrite;
+        async fn write_fenced(fence: Fence, write: FencedWrite) -> Vec<Lease>, as Call::OtherWrite;
+        async fn snapshots(after: Option<u64>, limit: usize) -> Page<JobSnapshot>, as Call::OtherRead;
+        async fn snapshot(id: &JobId) -> Option<JobSnapshot>, as Call::OtherRead;
     }
 }

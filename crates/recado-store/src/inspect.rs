@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use recado_core::{AuditEvent, CompanyId, DeadLetter, Job, JobId, Payload, RouteName, Status, Timestamp};
+use recado_core::dead_letter::GroupBy;
+use recado_core::{
+    AuditEvent, CompanyId, DeadLetter, Job, JobId, Payload, RouteName, Status, Timestamp, named_enum,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreResult;
@@ -184,26 +187,6 @@ impl DataBytes for DeadLetter {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupBy {
-    LastFailureCode,
-    Company,
-    Route,
-    Fingerprint,
-}
-
-impl GroupBy {
-    /// The group of an entry.
-    pub fn key_of(self, entry: &DeadLetter) -> Option<Box<str>> {
-        match self {
-            GroupBy::LastFailureCode => entry.failure.code.clone(),
-            GroupBy::Company => Some(entry.company.as_str().into()),
-            GroupBy::Route => Some(entry.route.as_str().into()),
-            GroupBy::Fingerprint => Some(entry.failure.fingerprint.clone()),
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterGroup {
     /// Absent for entries that have no such value (a failure without a code).
@@ -276,31 +259,21 @@ pub struct TenantView {
     pub consecutive_batch_count: u32,
 }
 
-/// The loss of acknowledged writes that a crash of the machine can cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// Nothing: it was forced to disk.
-    Fsync,
-    /// Up to two seconds: it is forced to disk every second.
-    EverySecond,
-    /// Up to half a minute: it goes to disk when the kernel pleases.
-    Eventually,
-    /// Everything: it lives in memory.
-    Memory,
-    /// The store does not tell.
-    #[default]
-    Unknown,
-}
-
-impl Durability {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Durability::Fsync => "fsync",
-            Durability::EverySecond => "aof-everysec",
-            Durability::Eventually => "aof-no",
-            Durability::Memory => "memory",
-            Durability::Unknown => "unknown",
-        }
+named_enum! {
+    /// The loss of acknowledged writes that a crash of the machine can cause.
+    #[derive(Default)]
+    pub enum Durability {
+        /// Nothing: it was forced to disk.
+        Fsync = "fsync",
+        /// Up to two seconds: it is forced to disk every second.
+        EverySecond = "aof-everysec",
+        /// Up to half a minute: it goes to disk when the kernel pleases.
+        Eventually = "aof-no",
+        /// Everything: it lives in memory.
+        Memory = "memory",
+        /// The store does not tell.
+        #[default]
+        Unknown = "unknown",
     }
 }
 

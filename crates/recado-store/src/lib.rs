@@ -27,6 +27,7 @@
 //! - **No opinion.** A store executes transitions; it never chooses one, and it decides nothing about jobs by a clock of its own.
 
 mod audit_log;
+mod delegation;
 mod error;
 mod inspect;
 mod job_store;
@@ -39,14 +40,15 @@ mod wake;
 pub use audit_log::{AuditLog, AuditRecord, AuditSpan, AuditTrim};
 pub use error::{StoreError, StoreResult};
 pub use inspect::{
-    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, GroupCounts, Inspect,
-    JobFilter, JobView, LeftOut, PAGE_MAX_BYTES, Page, PageRequest, StoreReport, TenantFilter, TenantView,
+    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupCounts, Inspect, JobFilter,
+    JobView, LeftOut, PAGE_MAX_BYTES, Page, PageRequest, StoreReport, TenantFilter, TenantView,
 };
 pub use job_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobStore, Pick, Pruned, Redrive,
     Redriven, Retention, Settled, Settlement, Watcher,
 };
 pub use key_value::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace};
+pub use recado_core::dead_letter::GroupBy;
 pub use transfer::{Adopted, Fence, FencedWrite, JobSnapshot, SnapshotState, Transfer};
 pub use turns::{OLDEST_EVERY_JOBS, Turns};
 pub use wake::{Waker, Wakes};

@@ -1,8 +1,11 @@
 //! Alerts: the firing ones, and the rules.
 
 use recado_core::Timestamp;
+use recado_core::alert::{Severity, Unit};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::format::components;
 
 /// Answer to `GET /v1/alerts`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -26,7 +29,8 @@ pub struct Alert {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "acme")]
     pub subject: Option<String>,
-    pub severity: AlertSeverity,
+    #[schema(value_type = components::AlertSeverity)]
+    pub severity: Severity,
     /// Last measured value: a share from 0 to 1, a count, seconds or a multiple, by the rule.
     pub value: f64,
     /// In the same unit.
@@ -58,38 +62,17 @@ pub enum AlertAbout {
     Provider,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AlertSeverity {
-    /// For the next working hour.
-    Warning,
-    /// For now.
-    Critical,
-}
-
-/// Unit of a figure, which says how to write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum AlertUnit {
-    /// From 0 to 1.
-    Share,
-    Count,
-    Seconds,
-    /// A multiple of the usual value.
-    Times,
-    /// It is so or it is not.
-    Fact,
-}
-
 /// A rule by which an alert fires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AlertRule {
     pub name: String,
     pub enabled: bool,
-    pub severity: AlertSeverity,
+    #[schema(value_type = components::AlertSeverity)]
+    pub severity: Severity,
     /// Unit of its figures.
-    pub unit: AlertUnit,
+    #[schema(value_type = components::AlertUnit)]
+    pub unit: Unit,
     /// The alert fires above this.
     pub threshold: f64,
     /// Window of the measurement; 0 for a current value.

@@ -10,9 +10,8 @@ use crate::format::read::{Body, Faults};
 
 pub use recado_core::dead_letter::bulk::{BulkAct, BulkState, CanaryState};
 
-/// Entries a second at most, and by default.
+/// Entries a second at most.
 pub const RATE_MAX: u32 = 1_000;
-pub const RATE_DEFAULT: u32 = 50;
 
 pub const CANARY_MAX: u32 = 100;
 

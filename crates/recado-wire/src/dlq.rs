@@ -2,6 +2,8 @@
 
 pub mod archive;
 
+use recado_core::dead_letter::GroupBy;
+use recado_core::time::millis;
 use recado_core::words::{replay_advice, uncertain_attempts};
 use recado_core::{Cause, Class, CompanyId, DeadLetterState, JobId, Payload, RouteName, Status, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -127,7 +129,7 @@ impl From<recado_core::DeadLetter> for DeadLetter {
             times: DeadLetterTimes {
                 enqueued_at: entry.enqueued_at,
                 moved_to_dlq_at: entry.moved_at,
-                ttl: u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX),
+                ttl: millis(entry.ttl),
             },
             route: entry.route,
             user_id: entry.user_id,
@@ -219,24 +221,13 @@ struct Paging {
     cursor: Option<String>,
 }
 
-/// Field to count dead letters by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum GroupBy {
-    #[default]
-    LastFailureCode,
-    CompanyId,
-    Route,
-    Fingerprint,
-}
-
 /// Grouping and filter of the statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct DeadLetterStatsQuery {
     /// `lastFailureCode` when absent.
-    #[param(inline)]
+    #[param(value_type = Option<components::GroupBy>, inline)]
     pub by: Option<GroupBy>,
     #[param(value_type = Option<components::Name>, inline)]
     pub company_id: Option<CompanyId>,
@@ -252,6 +243,7 @@ impl Query for DeadLetterStatsQuery {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterStats {
+    #[schema(value_type = components::GroupBy)]
     pub by: GroupBy,
     pub total: u64,
     /// Largest first.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use recado_core::time::millis;
 use recado_core::{Backoff, Policy, RouteName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -125,8 +126,4 @@ pub fn steps(policy: &Policy) -> Vec<PolicyStep> {
         }
     };
     (1..=policy.max_attempts).map(step).collect()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -50,7 +50,7 @@ pub struct TenantRoute {
 }
 
 /// Queue statistics of a company. The last five numbers are its `TenantFairnessMetrics`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantStats {
     /// Due, waiting.

@@ -1,11 +1,11 @@
 //! `GET /v1/alerts`.
 
-use recado_observe::alerts::{Subject, Unit};
-use recado_observe::{Firing, Rule, Severity};
-use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule, AlertSeverity, AlertUnit};
+use recado_observe::alerts::Subject;
+use recado_observe::{Firing, Rule};
+use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule};
 
 use crate::handlers::prelude::*;
-use crate::handlers::providers::millis;
+use recado_core::time::millis;
 
 /// Firing alerts, and every rule. Where several nodes share the store, as the node that runs the alerts last
 /// said.
@@ -31,7 +31,7 @@ fn show_alert(firing: Firing) -> Alert {
         name: firing.alert.into(),
         about,
         subject: firing.subject.name().map(str::to_owned),
-        severity: show_severity(firing.severity),
+        severity: firing.severity,
         value: firing.value,
         threshold: firing.threshold,
         since: firing.since,
@@ -47,8 +47,8 @@ fn show_rule(rule: &Rule) -> AlertRule {
     AlertRule {
         name: rule.name.to_owned(),
         enabled: rule.enabled,
-        severity: show_severity(rule.severity),
-        unit: show_unit(rule.measure.unit()),
+        severity: rule.severity,
+        unit: rule.measure.unit(),
         threshold: rule.threshold,
         window_ms: millis(rule.window),
         min_volume: rule.min_volume,
@@ -56,22 +56,5 @@ fn show_rule(rule: &Rule) -> AlertRule {
         resolve_share: rule.resolve_share,
         clear_ms: millis(rule.clear),
         except: rule.except.iter().map(|name| name.to_string()).collect(),
-    }
-}
-
-fn show_severity(severity: Severity) -> AlertSeverity {
-    match severity {
-        Severity::Warning => AlertSeverity::Warning,
-        Severity::Critical => AlertSeverity::Critical,
-    }
-}
-
-fn show_unit(unit: Unit) -> AlertUnit {
-    match unit {
-        Unit::Share => AlertUnit::Share,
-        Unit::Count => AlertUnit::Count,
-        Unit::Time => AlertUnit::Seconds,
-        Unit::Times => AlertUnit::Times,
-        Unit::Fact => AlertUnit::Fact,
     }
 }

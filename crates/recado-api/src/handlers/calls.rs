@@ -9,7 +9,7 @@ use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
 use recado_wire::read::{self, Faults, Read};
 
 use crate::handlers::prelude::*;
-use crate::handlers::providers::millis;
+use recado_core::time::millis;
 
 /// Ask a provider and wait: its answer, or the last good one, or when to come back.
 #[utoipa::path(
@@ -58,19 +58,7 @@ fn read_call(api: &ApiState, json: &str) -> ApiResult<Call> {
 
 /// The faults of a job that asks for the same.
 fn note_job_faults(api: &ApiState, request: CallRequest, faults: &mut Faults) {
-    let job = Submission {
-        job_id: None,
-        route: request.route,
-        company_id: request.company_id,
-        data: request.data,
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        run_at: None,
-        delay: None,
-        ttl: None,
-        priority: None,
-    };
+    let job = Submission::new(request.route, request.company_id, request.data);
     for (pointer, message) in api.engine.intake.faults_of(job) {
         faults.note_at(pointer, message);
     }

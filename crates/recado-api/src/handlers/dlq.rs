@@ -8,8 +8,7 @@ use recado_engine::dlq::operator::Replay;
 use recado_store::PageRequest;
 use recado_wire::dlq::{
     DeadLetter, DeadLetterFilter, DeadLetterGroup, DeadLetterList, DeadLetterQuery, DeadLetterStats,
-    DeadLetterStatsQuery, DeadLettersInHour, DiscardRequest, Discarded, GroupBy, ReplayRequest,
-    ReplayStarted,
+    DeadLetterStatsQuery, DeadLettersInHour, DiscardRequest, Discarded, ReplayRequest, ReplayStarted,
 };
 use recado_wire::jobs::Archived;
 
@@ -90,13 +89,7 @@ pub async fn stats(api: ApiState, CheckedQuery(query): CheckedQuery<DeadLetterSt
         until: query.until,
         ..recado_store::DeadLetterFilter::default()
     };
-    let stored_by = match by {
-        GroupBy::LastFailureCode => recado_store::GroupBy::LastFailureCode,
-        GroupBy::CompanyId => recado_store::GroupBy::Company,
-        GroupBy::Route => recado_store::GroupBy::Route,
-        GroupBy::Fingerprint => recado_store::GroupBy::Fingerprint,
-    };
-    let groups = api.engine.inspect().dead_letter_groups(stored_by, filter).await?;
+    let groups = api.engine.inspect().dead_letter_groups(by, filter).await?;
     let total = groups.iter().map(|group| group.count).sum();
     let show = |group: recado_store::DeadLetterGroup| {
         let recado_store::DeadLetterGroup { key, count, example_reason } = group;

@@ -10,7 +10,7 @@ use recado_wire::kpis::{
 };
 
 use crate::handlers::prelude::*;
-use crate::handlers::providers::millis;
+use recado_core::time::millis;
 
 /// Success after retry, mean attempts, lost share, time to success, and the technical figures, each
 /// beside its target.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use recado_core::RouteName;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
+use recado_core::time::millis;
 use recado_engine::admission::admin::PermitAnswer;
 use recado_engine::admission::provider::{CompanySlots, Pause, ProviderTerms, ProviderView};
 use recado_engine::{HoldCause, HoldReason, ProviderAct};
@@ -22,10 +23,6 @@ fn no_such_provider(api: &ApiState, name: &str) -> ApiError {
     let name = shown_name(name);
     let known: Vec<_> = api.engine.gate.provider_views().iter().map(|known| known.name.to_string()).collect();
     ApiError::not_found(format!("there is no provider `{name}`; known ones: {}", known.join(", ")))
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn waiting_for(hold: HoldReason) -> WaitingFor {

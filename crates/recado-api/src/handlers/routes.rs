@@ -1,5 +1,6 @@
 //! Routes: how they deliver, whether their jobs may leave, and pausing one by hand.
 
+use recado_core::time::millis;
 use recado_engine::RouteAct;
 use recado_store::Counts;
 use recado_wire::jobs::WaitingFor;
@@ -7,7 +8,7 @@ use recado_wire::providers::PauseRequest;
 use recado_wire::routes::{Route, RouteList, RoutePolicy};
 
 use crate::handlers::prelude::*;
-use crate::handlers::providers::{millis, show_pause, waiting_for};
+use crate::handlers::providers::{show_pause, waiting_for};
 
 fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
     let engine = &api.engine;

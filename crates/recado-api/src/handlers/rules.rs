@@ -8,7 +8,7 @@ use recado_observe::rule_suggestions::route_tables;
 use recado_wire::rules::{RuleSuggestion, SuggestionList, SuggestionQuery};
 
 use crate::handlers::prelude::*;
-use crate::handlers::providers::millis;
+use recado_core::time::millis;
 
 /// Stretch of the trail to learn from when the caller names none.
 const SINCE_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);

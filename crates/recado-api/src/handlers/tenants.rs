@@ -24,17 +24,7 @@ fn no_such_tenant(company: &str) -> ApiError {
 }
 
 fn empty_stats() -> TenantStats {
-    TenantStats {
-        queued: 0,
-        delayed: 0,
-        delivering: 0,
-        last_processed_at: None,
-        rounds_without_processing: 0,
-        current_priority: round_robin_priority(0),
-        total_processed: 0,
-        consecutive_batch_count: 0,
-        waiting_for: None,
-    }
+    TenantStats { current_priority: round_robin_priority(0), ..TenantStats::default() }
 }
 
 fn show_route_stats(api: &ApiState, view: TenantView) -> TenantRoute {

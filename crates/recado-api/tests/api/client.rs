@@ -6,15 +6,14 @@ use recado_client::wire::Code;
 use recado_client::wire::accounts::AccountQuery;
 use recado_client::wire::calls::CallRequest;
 use recado_client::wire::decisions::{DecisionErrorCode, DecisionRequest};
-use recado_client::wire::dlq::{
-    DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy, ReplayRequest,
-};
+use recado_client::wire::dlq::{DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, ReplayRequest};
 use recado_client::wire::endpoints::{Endpoint, EndpointChange, EndpointQuery, EndpointRequest};
 use recado_client::wire::events::EventKind;
 use recado_client::wire::health::Ready;
 use recado_client::wire::jobs::{JobQuery, WaitingFor};
 use recado_client::wire::leases::{FailRequest, LeaseRequest, SettleRequest, SucceedRequest};
 use recado_client::{Client, ClientError, JobRequest, Payload};
+use recado_core::dead_letter::GroupBy;
 use recado_core::{Class, CompanyId, DeadLetterState, Status};
 use recado_testkit::far_end::FarEnd;
 use recado_testkit::fault_proxy::Proxy;
@@ -178,11 +177,11 @@ async fn dead_letters_are_found_counted_replayed_and_discarded() {
         let found = client.dead_letters(&DeadLetterQuery { filter, ..Default::default() }).await;
         assert_eq!(found.unwrap().items.len(), 2);
         assert_eq!(client.dead_letter("a").await.unwrap().last_failure.last_failure_reason, "no such user");
-        let query = DeadLetterStatsQuery { by: Some(GroupBy::CompanyId), ..Default::default() };
+        let query = DeadLetterStatsQuery { by: Some(GroupBy::Company), ..Default::default() };
         let stats = client.dead_letter_stats(&query).await.unwrap();
         assert_eq!(
             (stats.by, stats.total, stats.items[0].key.as_deref()),
-            (GroupBy::CompanyId, 2, Some("acme"))
+            (GroupBy::Company, 2, Some("acme"))
         );
         let data = Some(Payload::new(r#"{"script": ["ok"]}"#).unwrap());
         let replayed = client.replay("a", &ReplayRequest { data, ..Default::default() }).await.unwrap();

@@ -1,6 +1,6 @@
 //! `GET /metrics`, `GET /v1/alerts` and `GET /v1/kpis`.
 
-use recado_wire::alerts::AlertUnit;
+use recado_core::alert::Unit;
 use recado_wire::kpis::{KpiQuery, KpiVerdict};
 use serde_json::json;
 
@@ -72,8 +72,8 @@ async fn t15_the_client_reads_alerts_and_indicators() {
         let alerts = client.alerts().await.unwrap();
         assert!(alerts.items.is_empty());
         let units = alerts.rules.iter().map(|rule| (&*rule.name, rule.unit));
-        assert!(units.clone().any(|one| one == ("queue_age", AlertUnit::Seconds)));
-        assert!(units.clone().any(|one| one == ("dlq_rate", AlertUnit::Share)));
+        assert!(units.clone().any(|one| one == ("queue_age", Unit::Time)));
+        assert!(units.clone().any(|one| one == ("dlq_rate", Unit::Share)));
         assert!(alerts.rules.iter().any(|rule| rule.name == "failure_rate" && rule.threshold == 0.1));
     })
     .await;

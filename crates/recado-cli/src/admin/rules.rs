@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use recado_core::time::millis;
 use recado_core::{Class, RouteName, Timestamp};
 use recado_engine::{Clock, SystemClock};
 use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::rules::{RuleSuggestion, SuggestionList, SuggestionQuery};
 
 use crate::delivery::jobs::route;
-use crate::{AskArgs, Done, duration, millis};
+use crate::{AskArgs, Done, duration};
 
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {

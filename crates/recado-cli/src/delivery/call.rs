@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use recado_config::units::about_millis;
+use recado_core::time::millis;
 use recado_terminal::{Paint, Screen, clean};
 use recado_wire::calls::{CallAnswer, CallRequest};
 
-use crate::{AskArgs, Done, data, duration, millis};
+use crate::{AskArgs, Done, data, duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

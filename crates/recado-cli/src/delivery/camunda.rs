@@ -277,6 +277,5 @@ fn poll(text: &str) -> Result<Duration, String> {
 }
 
 fn level(text: &str) -> Result<Level, String> {
-    let known = Level::WORDS.into_iter().find(|(word, _)| *word == text);
-    known.map(|(_, level)| level).ok_or_else(|| "write error, warn, info, debug or trace".to_owned())
+    Level::parse(text).ok_or_else(|| "write error, warn, info, debug or trace".to_owned())
 }

@@ -4,13 +4,13 @@ mod archive;
 mod bulk;
 
 use clap::{Args, Subcommand, ValueEnum};
+use recado_core::dead_letter::GroupBy;
 use recado_core::reason::clip;
 use recado_core::words::counted;
 use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
 use recado_terminal::{Column, Field, Paint, Screen, clean_lines};
 use recado_wire::dlq::{
     DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery, DeadLetterTimes,
-    GroupBy,
 };
 
 use crate::delivery::jobs::{JobArgs, company, route};
@@ -238,7 +238,7 @@ fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
 async fn stats(args: StatsArgs, screen: &mut Screen) -> Done {
     let by = match args.by {
         By::Code => GroupBy::LastFailureCode,
-        By::Company => GroupBy::CompanyId,
+        By::Company => GroupBy::Company,
         By::Route => GroupBy::Route,
         By::Fingerprint => GroupBy::Fingerprint,
     };

@@ -5,13 +5,14 @@ use std::time::Duration;
 use clap::Args;
 use recado_client::{Client, JobRequest};
 use recado_config::units::about_duration;
+use recado_core::time::millis;
 use recado_core::{Status, Timestamp};
 use recado_terminal::Screen;
 use recado_wire::jobs::JobView;
 use tokio::time::Instant;
 
 use crate::delivery::timeline;
-use crate::{AskArgs, Done, Stop, data, duration, millis};
+use crate::{AskArgs, Done, Stop, data, duration};
 
 /// First and longest wait between two looks at a job.
 const LOOK_FIRST: Duration = Duration::from_millis(20);

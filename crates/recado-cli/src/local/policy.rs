@@ -4,13 +4,13 @@ use clap::{Args, Subcommand};
 use recado_config::fault::suggestion;
 use recado_config::show;
 use recado_config::units::about_millis;
-use recado_core::time::show_duration;
+use recado_core::time::{millis, show_duration};
 use recado_terminal::{Column, Field, Form, Paint, Screen};
 use recado_wire::routes::{PolicyStep, steps};
 use serde::Serialize;
 
 use crate::local::plot;
-use crate::{ConfigArgs, Done, FormArgs, Stop, millis};
+use crate::{ConfigArgs, Done, FormArgs, Stop};
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {

@@ -10,6 +10,7 @@ use recado_config::fault::suggestion;
 use recado_config::show;
 use recado_config::units::about_millis;
 use recado_core::Policy;
+use recado_core::time::millis;
 use recado_server::wiring;
 use recado_simulate::{Load, Stopped};
 use recado_terminal::{Field, Form, Paint, Screen, grouped};
@@ -19,7 +20,7 @@ use recado_wire::simulations::{
 };
 
 use crate::local::plot;
-use crate::{ConfigArgs, Done, FormArgs, Stop, duration, millis};
+use crate::{ConfigArgs, Done, FormArgs, Stop, duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

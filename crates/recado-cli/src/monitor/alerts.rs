@@ -2,8 +2,9 @@
 
 use clap::Args;
 use recado_config::units::about_millis;
+use recado_core::alert::Severity;
 use recado_terminal::{Column, Field, Paint, Screen};
-use recado_wire::alerts::{Alert, AlertRule, AlertSeverity};
+use recado_wire::alerts::{Alert, AlertRule};
 use recado_wire::word_of;
 
 use crate::{AskArgs, Done};
@@ -58,10 +59,10 @@ fn why_still(alert: &Alert, rules: &[AlertRule]) -> String {
     }
 }
 
-fn severity(severity: AlertSeverity) -> Field {
+fn severity(severity: Severity) -> Field {
     let paint = match severity {
-        AlertSeverity::Warning => Paint::Warn,
-        AlertSeverity::Critical => Paint::Bad,
+        Severity::Warning => Paint::Warn,
+        Severity::Critical => Paint::Bad,
     };
     Field::painted(word_of(severity), paint)
 }

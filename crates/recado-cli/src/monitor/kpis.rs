@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 use recado_core::RouteName;
+use recado_core::time::millis;
 use recado_terminal::{Column, Field, Paint, Screen};
 use recado_wire::kpis::{AttemptRate, Kpi, KpiQuery, KpiVerdict, Kpis, NamedCount};
 
 use crate::delivery::jobs::route;
-use crate::{AskArgs, Done, duration, millis};
+use crate::{AskArgs, Done, duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado kpis\n  recado kpis --route tiss-claims --window 7d")]

@@ -68,7 +68,7 @@ section! {
         /// It is over after this long of calm.
         clear: Duration, duration(TIMES);
         /// The severity that it is reported with.
-        severity: Severity, word("severity", [("warning", Severity::Warning), ("critical", Severity::Critical)]);
+        severity: Severity, word("severity", Severity::ALL.map(|severity| (severity.as_str(), severity)));
         /// Routes, companies, codes or providers that it leaves out.
         except: Vec<String>, list(text("sandbox"), "[\"sandbox\"]");
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
 use recado_core::fairness::TURN_JOBS;
 use recado_core::job::JOB_TTL_DEFAULT;
+use recado_core::named_enum;
 use recado_engine::dlq::archive::SIZE_MAX_DEFAULT;
 use recado_store_redis::link::Target;
 use recado_transport::Url;
@@ -172,9 +173,9 @@ section! {
     /// One line for each event, on standard output.
     Log {
         /// error, warn, info, debug or trace.
-        level: Level = Level::Info, word("level", Level::WORDS);
+        level: Level = Level::Info, word("level", Level::ALL.map(|level| (level.as_str(), level)));
         /// auto (human on a terminal, json elsewhere), json or human.
-        format: LogFormat = LogFormat::Auto, word("format", LogFormat::WORDS);
+        format: LogFormat = LogFormat::Auto, word("format", LogFormat::ALL.map(|format| (format.as_str(), format)));
     }
 }
 
@@ -267,38 +268,22 @@ fn collector(written: &Text) -> Result<Url, String> {
     Ok(url)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl Level {
-    pub const WORDS: [(&'static str, Level); 5] = [
-        ("info", Level::Info),
-        ("error", Level::Error),
-        ("warn", Level::Warn),
-        ("debug", Level::Debug),
-        ("trace", Level::Trace),
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        Level::WORDS.iter().find(|(_, level)| *level == self).map_or("", |(word, _)| word)
+named_enum! {
+    /// The default comes first: messages give it as their example.
+    pub enum Level {
+        Info = "info",
+        Error = "error",
+        Warn = "warn",
+        Debug = "debug",
+        Trace = "trace",
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people on a terminal, for machines elsewhere.
-    Auto,
-    Json,
-    Human,
-}
-
-impl LogFormat {
-    pub const WORDS: [(&'static str, LogFormat); 3] =
-        [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("human", LogFormat::Human)];
+named_enum! {
+    pub enum LogFormat {
+        /// For people on a terminal, for machines elsewhere.
+        Auto = "auto",
+        Json = "json",
+        Human = "human",
+    }
 }

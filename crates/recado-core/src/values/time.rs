@@ -130,6 +130,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, NotADuration> {
     Ok(Duration::from_millis(millis.round() as u64))
 }
 
+/// A duration in whole milliseconds, at most `u64::MAX`.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The shortest exact way to write a duration in one unit that [`parse_duration`] reads back.
 pub fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();

@@ -199,19 +199,7 @@ impl Given {
 }
 
 pub fn submission(id: &str) -> Submission {
-    Submission {
-        job_id: Some(id.to_owned()),
-        route: "mail".to_owned(),
-        company_id: "acme".to_owned(),
-        data: Payload::new("{}").unwrap(),
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        run_at: None,
-        delay: None,
-        ttl: None,
-        priority: None,
-    }
+    Submission { job_id: Some(id.to_owned()), ..Submission::new("mail", "acme", Payload::new("{}").unwrap()) }
 }
 
 pub async fn submit(engine: &Engine, submission: Submission) -> Accepted {

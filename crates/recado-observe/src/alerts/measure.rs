@@ -1,15 +1,6 @@
 //! The figures that rules measure, as a table: unit, span, subject, and the sentence in both languages.
 
-/// Unit of a figure, which says how to write it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unit {
-    Share,
-    Count,
-    Time,
-    Times,
-    /// It is so or it is not.
-    Fact,
-}
+use recado_core::alert::Unit;
 
 /// The time that a figure speaks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

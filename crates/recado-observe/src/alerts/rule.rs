@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recado_core::named_enum;
+use recado_core::alert::Severity;
 use recado_core::time::show_duration;
 
 use crate::alerts::{Measure, Subject};
@@ -12,15 +12,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Address of the runbooks by default.
 const RUNBOOKS: &str = "docs/operating/alerts.md";
-
-named_enum! {
-    pub enum Severity {
-        /// For the next working hour.
-        Warning = "warning",
-        /// For now.
-        Critical = "critical",
-    }
-}
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {

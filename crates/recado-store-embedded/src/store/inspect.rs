@@ -322,12 +322,7 @@ impl Inspect for EmbeddedStore {
         by: GroupBy,
         filter: DeadLetterFilter,
     ) -> StoreResult<Vec<DeadLetterGroup>> {
-        let column = match by {
-            GroupBy::LastFailureCode => "lastFailureCode",
-            GroupBy::Company => "companyId",
-            GroupBy::Route => "route",
-            GroupBy::Fingerprint => "fingerprint",
-        };
+        let column = by.as_str();
         let wanted = dead_letter_clause(&filter);
         let sql = format!(
             "SELECT {column}, count(*), lastFailureReason, min(entry) FROM dlq WHERE 1 {} GROUP BY {column} ORDER BY 2 DESC, 1",

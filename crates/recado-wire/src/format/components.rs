@@ -45,9 +45,12 @@ components! {
     BreakerState = choices::<recado_core::breaker::BreakerState>();
     LimitCode = described(choices::<recado_core::limit::LimitKind>(), "Bound that is reached.");
     PauseCode = described(choices::<recado_core::limit::PauseScope>(), "Subject of a person's pause.");
+    GroupBy = described(choices::<recado_core::dead_letter::GroupBy>(), "Field to count dead letters by.");
     BulkAct = choices::<recado_core::dead_letter::bulk::BulkAct>();
     BulkState = choices::<recado_core::dead_letter::bulk::BulkState>();
     CanaryState = choices::<recado_core::dead_letter::bulk::CanaryState>();
+    AlertSeverity = choices::<recado_core::alert::Severity>();
+    AlertUnit = described(choices::<recado_core::alert::Unit>(), "Unit of a figure, which says how to write it.");
     AuditStep = words(recado_core::audit::AuditStep::all().map(|step| step.as_str()));
     AuditKind = choices::<recado_core::AuditKind>();
     EventKind = choices::<recado_core::EventKind>();

@@ -14,6 +14,7 @@ use std::time::Duration;
 use recado_core::name::NAME_LEN_MAX;
 use recado_core::payload::digest_of;
 use recado_core::reason::clip;
+use recado_core::time::millis;
 use recado_core::{
     AuditEvent, BodyHash, DeadLetter, DeadLetterState, Job, JobId, LastFailure, Payload, Priority, Progress,
     Timestamp,
@@ -60,7 +61,7 @@ pub fn write(transfer: &JobSnapshot, exported_at: Option<Timestamp>) -> Option<S
     line.add("lastFailureTimestamp", &entry.failure.at)?;
     line.add("enqueuedAt", &job.enqueued_at)?;
     line.add("movedToDLQAt", &entry.moved_at)?;
-    line.add("ttl", &u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX))?;
+    line.add("ttl", &millis(entry.ttl))?;
     line.add_some("userId", job.user_id.as_ref())?;
     line.add_some("correlationId", job.correlation_id.as_ref())?;
     line.add_some("traceparent", job.traceparent.as_ref())?;
