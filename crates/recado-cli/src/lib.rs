@@ -296,9 +296,9 @@ const URL_DEFAULT: &str = "http://127.0.0.1:7400";
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
-    /// Address of the server.
-    #[arg(long, env = "RECADO_URL", default_value = URL_DEFAULT, value_name = "URL")]
-    url: String,
+    /// Address of the server [default: http://127.0.0.1:7400].
+    #[arg(long, env = "RECADO_URL", value_name = "URL")]
+    url: Option<String>,
     /// The server's token.
     #[arg(long, env = "RECADO_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
@@ -306,12 +306,18 @@ struct ServerArgs {
 
 impl ServerArgs {
     fn client(&self) -> Result<Client, Stop> {
-        let token = self.token.as_deref().filter(|token| !token.is_empty());
-        // An empty variable is how many tools unset one.
-        let url = if self.url.is_empty() { URL_DEFAULT } else { &self.url };
-        let client = Client::new(url, token).map_err(Stop::usage)?;
+        let client = Client::new(self.url(), given(self.token.as_deref())).map_err(Stop::usage)?;
         Ok(client.clone().with_actor(&actor()).unwrap_or(client))
     }
+
+    fn url(&self) -> &str {
+        given(self.url.as_deref()).unwrap_or(URL_DEFAULT)
+    }
+}
+
+/// Returns what was given. An empty variable is how many tools unset one.
+fn given(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
 }
 
 /// The form in which a command prints what it found.
