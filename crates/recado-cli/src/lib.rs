@@ -11,6 +11,7 @@ mod delivery;
 mod local;
 mod monitor;
 mod out_file;
+mod signals;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

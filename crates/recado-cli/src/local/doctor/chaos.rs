@@ -25,12 +25,12 @@ use recado_terminal::{Form, Screen};
 use recado_wire::jobs::JobRequest;
 use serde::Serialize;
 use tempfile::TempDir;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
 
 use self::fsync_times::FsyncTimes;
 use self::node::{AuditTrailCheck, Node};
 use self::sink::Sink;
+use crate::signals::Signals;
 use crate::{Done, Stop};
 
 pub use self::node::{COMMAND as NODE_COMMAND, NodeArgs, run as run_node};
@@ -138,26 +138,6 @@ fn verdict(findings: &[Finding]) -> Result<(), &'static str> {
     match findings.iter().any(|finding| finding.state == FindingState::Bad) {
         true => Err("this disk or this build does not keep what it promises"),
         false => Ok(()),
-    }
-}
-
-/// The signals that end it: Ctrl-C, SIGTERM, and SIGHUP of a terminal that was closed.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        let [interrupt, terminate, hangup] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        Ok(Signals([interrupt?, terminate?, hangup?]))
-    }
-
-    async fn recv(&mut self) {
-        let Signals([interrupt, terminate, hangup]) = self;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
     }
 }
 
