@@ -249,7 +249,7 @@ fn run(command: Command) -> Done {
         Command::Completions { shell } => {
             // Into memory first: the generator panics when its output is closed.
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "recado", &mut script);
+            clap_complete::generate(shell, &mut offered(), "recado", &mut script);
             Ok(screen.text(script)?)
         }
         Command::Send(args) => wait_for(delivery::send::run(args, screen)),
@@ -274,6 +274,13 @@ fn run(command: Command) -> Done {
         Command::Store(command) => wait_for(local::store::run(command, screen)),
         Command::Doctor(args) => wait_for(local::doctor::run(args, screen)),
     }
+}
+
+/// The commands that a shell completes: the generator offers hidden ones, too.
+fn offered() -> clap::Command {
+    let cli = Cli::command();
+    let offered = cli.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    clap::Command::new("recado").version(env!("CARGO_PKG_VERSION")).subcommands(offered)
 }
 
 fn wait_for(work: impl Future<Output = Done>) -> Done {
