@@ -101,6 +101,7 @@ struct Ledger {
 pub async fn run(disk: &Disk, kills: u32, form: Form, screen: &mut Screen) -> Done {
     // Before the directory is made: a signal from then on removes it.
     let mut signals = Signals::listen().map_err(Stop::failed)?;
+    let leftovers = disk.leftovers();
     let dir = disk.make_dir()?;
     let bar = bar(form, kills);
     // Dropping the work ends the server, and then its directory goes.
@@ -118,7 +119,7 @@ pub async fn run(disk: &Disk, kills: u32, form: Form, screen: &mut Screen) -> Do
         Ok(report) => report,
         Err(why) => return Err(Stop::Failed(format!("{why}\n{}", keep(dir)))),
     };
-    let findings = findings(disk, &report);
+    let findings = [findings(disk, &report), leftovers.iter().map(|path| left_over(path)).collect()].concat();
     screen.answer(form, &report, |screen, _| {
         findings.iter().try_for_each(|finding| super::show(screen, finding))
     })?;
@@ -262,6 +263,14 @@ fn duplicates(delivered: &BTreeMap<String, Vec<u32>>) -> (usize, Vec<String>) {
         }
     }
     (explained, unexplained)
+}
+
+fn left_over(path: &Path) -> Finding {
+    note(
+        "left over",
+        format!("{} of another run", path.display()),
+        "remove it, unless that run goes on or you want to look at its files",
+    )
 }
 
 fn findings(disk: &Disk, report: &ChaosReport) -> Vec<Finding> {
