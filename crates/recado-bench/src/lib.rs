@@ -89,8 +89,9 @@ pub async fn run(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Repo
     // In one step: another bench that is started at the same time must not get it, too.
     let shown = options.dir.display();
     std::fs::create_dir(&options.dir).map_err(|error| format!("cannot make {shown}: {error}"))?;
+    let _removed = RemovedOnDrop(options.dir.canonicalize()?);
     let options = BenchOptions { dir: options.dir.canonicalize()?, ..options.clone() };
-    let outcome = match options.part {
+    match options.part {
         Part::Flow => flow(&options, progress).await,
         Part::Queue => {
             let mut report = Report::default();
@@ -102,17 +103,30 @@ pub async fn run(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Repo
         Part::Deliveries => real::measure(&options, progress).await,
         Part::Curves => curves::measure(&options, progress).await,
         Part::Pages => pages::measure(&options, progress).await,
-    };
-    std::fs::remove_dir_all(&options.dir)?;
-    outcome
+    }
+}
+
+/// Removes the files when the measurement is over, however it ends.
+struct RemovedOnDrop(PathBuf);
+
+impl Drop for RemovedOnDrop {
+    fn drop(&mut self) {
+        // A thread that was left behind may still make files there.
+        for _ in 0..20 {
+            if std::fs::remove_dir_all(&self.0).is_ok() || !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 async fn flow(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
     let mut report = Report::default();
     progress("the disk: syncs a second");
-    limits::fsync(options, &mut report)?;
+    limits::fsync(options, &mut report).await?;
     progress("bare SQLite: inserts and updates");
-    limits::sqlite(options, &mut report)?;
+    limits::sqlite(options, &mut report).await?;
     progress("a bare axum handler, 50 connections");
     limits::bare_axum(options, &mut report).await?;
     progress("single enqueues over HTTP, 50 connections");

@@ -2,7 +2,8 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -20,39 +21,51 @@ pub const BARE_AXUM: &str = "bare axum handler, 50 connections";
 
 const ROWS_PER_COMMIT: usize = 1_000;
 
-pub fn fsync(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
-    let file = OpenOptions::new().create(true).truncate(true).write(true).open(options.dir.join("fsync"))?;
+pub async fn fsync(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
+    let (path, time) = (options.dir.join("fsync"), options.seconds(2.0));
+    let per_second = tokio::task::spawn_blocking(move || fsyncs_per_second(&path, time)).await??;
+    report.add(FSYNC, per_second, "/s");
+    Ok(())
+}
+
+fn fsyncs_per_second(path: &Path, time: Duration) -> Result<f64, Failed> {
+    let file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
     let page = [7_u8; 4_096];
     file.write_all_at(&vec![0_u8; 4 << 20], 0)?;
-    let (started, time) = (Instant::now(), options.seconds(2.0));
+    let started = Instant::now();
     let mut syncs = 0_u64;
     while started.elapsed() < time {
         file.write_all_at(&page, (syncs % 1_024) * 4_096)?;
         file.sync_data()?;
         syncs += 1;
     }
-    report.add(FSYNC, syncs as f64 / started.elapsed().as_secs_f64(), "/s");
+    Ok(syncs as f64 / started.elapsed().as_secs_f64())
+}
+
+pub async fn sqlite(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
+    let (path, rows) = (options.dir.join("bare.db"), options.count(300_000));
+    let (inserts, updates) = tokio::task::spawn_blocking(move || bare_rows_per_second(&path, rows)).await??;
+    report.add(RAW_INSERTS, inserts, "rows/s");
+    report.add(RAW_UPDATES, updates, "rows/s");
     Ok(())
 }
 
-pub fn sqlite(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
-    let file = Connection::open(options.dir.join("bare.db"))?;
+/// Inserts and updates.
+fn bare_rows_per_second(path: &Path, rows: usize) -> Result<(f64, f64), Failed> {
+    let file = Connection::open(path)?;
     file.pragma_update(None, "journal_mode", "WAL")?;
     file.pragma_update(None, "synchronous", "FULL")?;
     file.execute_batch(
         "CREATE TABLE bare (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, data TEXT NOT NULL, state TEXT)",
     )?;
-    let rows = options.count(300_000);
     let data = job_body("worker");
     let inserts = commits(&file, rows, "INSERT INTO bare (id, data) VALUES (?1, ?2)", |insert, _| {
         insert.execute((uuid::Uuid::new_v4().to_string(), &data))
     })?;
-    report.add(RAW_INSERTS, inserts, "rows/s");
     let updates = commits(&file, rows, "UPDATE bare SET state = 'sent' WHERE seq = ?1", |update, row| {
         update.execute([row + 1])
     })?;
-    report.add(RAW_UPDATES, updates, "rows/s");
-    Ok(())
+    Ok((inserts, updates))
 }
 
 /// Runs a statement for each row, a thousand rows a commit: rows a second.

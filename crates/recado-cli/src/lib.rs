@@ -11,6 +11,7 @@ mod delivery;
 mod local;
 mod monitor;
 mod out_file;
+mod signals;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -248,7 +249,7 @@ fn run(command: Command) -> Done {
         Command::Completions { shell } => {
             // Into memory first: the generator panics when its output is closed.
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "recado", &mut script);
+            clap_complete::generate(shell, &mut offered(), "recado", &mut script);
             Ok(screen.text(script)?)
         }
         Command::Send(args) => wait_for(delivery::send::run(args, screen)),
@@ -275,6 +276,13 @@ fn run(command: Command) -> Done {
     }
 }
 
+/// The commands that a shell completes: the generator offers hidden ones, too.
+fn offered() -> clap::Command {
+    let cli = Cli::command();
+    let offered = cli.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    clap::Command::new("recado").version(env!("CARGO_PKG_VERSION")).subcommands(offered)
+}
+
 fn wait_for(work: impl Future<Output = Done>) -> Done {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?.block_on(work)
@@ -296,9 +304,9 @@ const URL_DEFAULT: &str = "http://127.0.0.1:7400";
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
-    /// Address of the server.
-    #[arg(long, env = "RECADO_URL", default_value = URL_DEFAULT, value_name = "URL")]
-    url: String,
+    /// Address of the server [default: http://127.0.0.1:7400].
+    #[arg(long, env = "RECADO_URL", value_name = "URL")]
+    url: Option<String>,
     /// The server's token.
     #[arg(long, env = "RECADO_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
@@ -306,12 +314,18 @@ struct ServerArgs {
 
 impl ServerArgs {
     fn client(&self) -> Result<Client, Stop> {
-        let token = self.token.as_deref().filter(|token| !token.is_empty());
-        // An empty variable is how many tools unset one.
-        let url = if self.url.is_empty() { URL_DEFAULT } else { &self.url };
-        let client = Client::new(url, token).map_err(Stop::usage)?;
+        let client = Client::new(self.url(), given(self.token.as_deref())).map_err(Stop::usage)?;
         Ok(client.clone().with_actor(&actor()).unwrap_or(client))
     }
+
+    fn url(&self) -> &str {
+        given(self.url.as_deref()).unwrap_or(URL_DEFAULT)
+    }
+}
+
+/// Returns what was given. An empty variable is how many tools unset one.
+fn given(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
 }
 
 /// The form in which a command prints what it found.

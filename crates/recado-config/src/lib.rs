@@ -308,12 +308,21 @@ fn resolve_for(inputs: &Inputs, environment: Environment, needed: Needed) -> Res
     };
     source.hidden = settings.secrets(&source);
     source.hidden.extend(hidden::comments(&source.text));
+    let mut misplaced = Vec::new();
     let environments = settings.get_table("environments");
-    if let Some(overlay) = environments.and_then(|all| all.get_table(environment.as_str())).cloned() {
+    if let Some(mut overlay) = environments.and_then(|all| all.get_table(environment.as_str())).cloned() {
+        let message = format!(
+            "an environment has no environments of its own; write its sections as [environments.{environment}.…]"
+        );
+        let path = format!("environments.{environment}.environments");
+        misplaced.extend(take_environments(&mut overlay, path, message));
         settings.overlay(overlay);
     }
     let known = known_names(&settings);
-    settings.overlay(variables::settings(&inputs.variables, &known));
+    let mut by_variables = variables::settings(&inputs.variables, &known);
+    let message = "a variable holds in the environment that runs; take ENVIRONMENTS__ and the environment out of its name";
+    misplaced.extend(take_environments(&mut by_variables, "environments".to_owned(), message.to_owned()));
+    settings.overlay(by_variables);
     settings.overlay(flags(&inputs.flags));
     if let Needed::Sections(names) = needed {
         settings.0.retain(|name, _| names.contains(&name.as_str()));
@@ -326,6 +335,7 @@ fn resolve_for(inputs: &Inputs, environment: Environment, needed: Needed) -> Res
     let mut config = resolve::resolve(settings, environment, &checker);
     config.file = inputs.file.as_ref().map(|file| file.name.clone());
     let (mut faults, warnings) = checker.into_findings();
+    faults.extend(misplaced);
     // A value that is not known yet has no further faults.
     faults.retain(|fault| !unset.iter().any(|unset| unset.place == fault.place));
     if needed != Needed::Written {
@@ -336,6 +346,12 @@ fn resolve_for(inputs: &Inputs, environment: Environment, needed: Needed) -> Res
     }
     config.warnings = Faults::new(source, warnings);
     Ok(config)
+}
+
+/// Takes the environments out of settings that can have none, and returns the fault.
+fn take_environments(settings: &mut Table, path: String, message: String) -> Option<Fault> {
+    let entry = settings.0.remove("environments")?;
+    Some(Fault { place: entry.key, path, message })
 }
 
 /// The names that a variable may mean.

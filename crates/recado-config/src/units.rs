@@ -56,9 +56,12 @@ pub fn about_size(bytes: u64) -> String {
     }
 }
 
-/// A duration for reading, to two parts: `750ms`, `1.25s`, `6m 15s`, `1h 20m`.
+/// A duration for reading, to two parts: `750ms`, `1.25s`, `6m 15s`, `1h 20m`. Rounds seconds as the dashboard does.
 pub fn about_duration(duration: Duration) -> String {
-    let millis = duration.as_millis();
+    let millis = match duration.as_millis() {
+        millis @ 0..60_000 => millis,
+        millis => (millis + 500) / 1_000 * 1_000,
+    };
     let parts = |big: u128, unit: &str, small: u128, small_unit: &str| match small {
         0 => format!("{big}{unit}"),
         _ => format!("{big}{unit} {small}{small_unit}"),
@@ -105,5 +108,6 @@ mod tests {
         let of = |millis| about_duration(Duration::from_millis(millis));
         let texts = [0, 20, 750, 1_000, 1_250, 60_000, 375_000, 4_800_000, 90_000_000].map(of);
         assert_eq!(texts, ["0s", "20ms", "750ms", "1s", "1.25s", "1m", "6m 15s", "1h 20m", "1d 1h"]);
+        assert_eq!([2_403_499, 2_403_500, 3_599_500].map(of), ["40m 3s", "40m 4s", "1h"]);
     }
 }

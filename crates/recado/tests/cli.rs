@@ -4,6 +4,7 @@
 
 mod cli {
     mod audit;
+    mod benching;
     mod camunda;
     mod chaos;
     mod commands;

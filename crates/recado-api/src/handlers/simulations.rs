@@ -57,15 +57,22 @@ pub async fn simulate(api: ApiState, request: Request) -> ApiResult {
             "the simulation was stopped after {} s; simulate fewer jobs, or run `recado simulate` on another machine",
             WORK_MAX.as_secs()
         ))),
-        Err(Stopped::TooManyWait) => Err(ApiError::busy(format!(
-            "the simulation was stopped: more than {WAITING_MAX} of its jobs waited at once, and a server keeps no more in \
-             memory; simulate fewer jobs, or run `recado simulate` on another machine"
-        ))),
+        Err(Stopped::TooManyWait) => Err(too_many_wait(faults)),
         Err(Stopped::Failed(why)) => {
             tracing::error!(why, "A simulation failed");
             Err(ApiError::new(Code::Internal, "the simulation failed; the log says more"))
         }
     }
+}
+
+/// Refuses for good: the same request would always end so.
+fn too_many_wait(mut faults: Faults) -> ApiError {
+    let message = format!(
+        "makes more than {WAITING_MAX} jobs wait at once, which is the most that a server keeps in memory; lower it, \
+         shorten the outage, or run `recado simulate` on another machine"
+    );
+    faults.note("ratePerSecond", message);
+    faults.into_vec().into()
 }
 
 /// Returns the policies to simulate: the one that is given or the route's own, and the one to compare it with.
@@ -120,4 +127,16 @@ async fn run(
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(19);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_always_fails_is_refused_for_good() {
+        let problem = too_many_wait(Faults::default()).into_problem();
+        assert_eq!((problem.status, &*problem.code), (422, "validation_failed"));
+        assert_eq!(problem.errors[0].pointer, "/ratePerSecond");
+    }
 }

@@ -170,7 +170,7 @@ impl From<EngineError> for Stop {
 
 pub async fn run(args: CamundaArgs) -> Done {
     let rest = Rest::new(&args.url, args.credentials.auth()?)?;
-    let server = ServerArgs { url: args.recado.server, token: args.recado.server_token };
+    let server = ServerArgs { url: Some(args.recado.server), token: args.recado.server_token };
     let decisions = server.client()?.with_timeout(DECISION_TIMEOUT);
     let subscription = Subscription {
         kind: args.kind,

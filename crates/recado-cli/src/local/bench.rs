@@ -1,12 +1,14 @@
 //! `recado bench`.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use recado_bench::{BenchOptions, Part, Receivers};
+use clap::{Args, ValueEnum};
+use recado_bench::{BenchOptions, Part, Receivers, Report};
 use recado_terminal::Screen;
 
+use crate::signals::Signals;
 use crate::{Done, FormArgs, Stop, duration, wait_on_all_processors};
 
 #[derive(Debug, Args)]
@@ -47,9 +49,9 @@ pub struct BenchArgs {
     /// Deliveries: where e-mail goes, Postfix's smtp-sink.
     #[arg(long, value_name = "URL", requires = "http")]
     smtp: Option<String>,
-    /// Curves: directory of the drawings and of their numbers, curves.json.
-    #[arg(long, default_value = "./recado-plots", value_name = "DIR")]
-    plots: PathBuf,
+    /// Curves: directory of the drawings and of their numbers, curves.json [default: ./recado-plots].
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Directory of the files while it runs; on the disk that you want measured.
     #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
     dir: PathBuf,
@@ -57,10 +59,37 @@ pub struct BenchArgs {
     form: FormArgs,
 }
 
+impl BenchArgs {
+    /// Refuses a flag that the part does not read.
+    fn check(&self) -> Result<(), Stop> {
+        let flags = [
+            ("--pending", Part::Flow, self.pending.is_some()),
+            ("--outage", Part::Lanes, self.outage.is_some()),
+            ("--url", Part::Redis, self.url.is_some()),
+            ("--http and --smtp", Part::Deliveries, self.http.is_some()),
+            ("--plots", Part::Curves, self.plots.is_some()),
+        ];
+        let name = |part: Part| {
+            part.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        };
+        match flags.into_iter().find(|(_, part, is_given)| *is_given && *part != self.part) {
+            None => Ok(()),
+            Some((flag, part, _)) => Err(Stop::Usage(format!(
+                "`bench {}` does not read {flag}; leave it out, or measure with `recado bench {}`",
+                name(self.part),
+                name(part)
+            ))),
+        }
+    }
+}
+
 pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
+    args.check()?;
     if args.dir.exists() {
         let dir = args.dir.display();
-        return Err(Stop::Usage(format!("{dir} exists; name a directory that does not, with --dir")));
+        return Err(Stop::Usage(format!(
+            "{dir} exists; remove it if a killed run left it, or name a directory that does not exist with --dir"
+        )));
     }
     let (scale, pending, outage_s) = if args.quick { (0.1, 100_000, 5) } else { (1.0, 1_000_000, 20) };
     let options = BenchOptions {
@@ -71,12 +100,23 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         outage: args.outage.unwrap_or(Duration::from_secs(outage_s)),
         redis_url: args.url,
         receivers: args.http.zip(args.smtp).map(|(http, smtp)| Receivers { http, smtp }),
-        plots: args.plots,
+        plots: args.plots.unwrap_or_else(|| "./recado-plots".into()),
     };
-    let progress = |what: &str| eprintln!("measuring {what} …");
-    let measured = wait_on_all_processors(recado_bench::run(&options, progress))?;
-    let report = measured.map_err(Stop::failed)?;
+    let report = wait_on_all_processors(measure(&options))??;
     Ok(screen.answer(args.form.get(), &report, |screen, report| report.show(screen))?)
+}
+
+/// Measures, and leaves no files behind when a signal ends it.
+async fn measure(options: &BenchOptions) -> Result<Report, Stop> {
+    let mut signals = Signals::listen().map_err(Stop::failed)?;
+    let progress = |what: &str| {
+        // Standard error may be closed; the report still comes.
+        let _ = writeln!(std::io::stderr(), "measuring {what} …");
+    };
+    tokio::select! {
+        report = recado_bench::run(options, progress) => report.map_err(Stop::failed),
+        () = signals.recv() => Err(Stop::failed("interrupted; the files of the measurement are removed")),
+    }
 }
 
 pub fn run_node() -> Done {

@@ -4,6 +4,7 @@ pub mod chaos;
 mod checks;
 mod redis;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use recado_engine::{Clock, SystemClock};
 use recado_store_redis::check::{Finding, FindingState, bad};
 use recado_terminal::{Paint, Screen, clean_lines};
 
-use crate::{ConfigArgs, Done, FormArgs, ServerArgs, Stop};
+use crate::{ConfigArgs, Done, FormArgs, ServerArgs, Stop, given};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -33,6 +34,8 @@ It removes its directory, unless a check fails: then it says where the files are
 It does not test Redis.
 
 The exit code is 1 when anything is marked ✗.")]
+#[command(mut_arg("url", |url| url.help("Address of the server [default: where the configuration lets it listen]")))]
+#[command(mut_arg("token", |token| token.help("The server's token [default: the configuration's]")))]
 pub struct DoctorArgs {
     #[command(flatten)]
     form: FormArgs,
@@ -54,6 +57,31 @@ pub struct DoctorArgs {
     server: ServerArgs,
 }
 
+impl DoctorArgs {
+    /// The server to ask: the one at --url, or the one that this configuration starts.
+    fn server(&self, config: Option<&Config>) -> ServerArgs {
+        let mut server = self.server.clone();
+        if let Some(config) = config.filter(|_| given(server.url.as_deref()).is_none()) {
+            let written = &config.settings.server;
+            server.url = Some(format!("http://{}", reachable(written.listen)));
+            if given(server.token.as_deref()).is_none() {
+                server.token = written.token.as_ref().map(|token| token.reveal().to_owned());
+            }
+        }
+        server
+    }
+}
+
+/// Returns the address at which a server that listens there can be asked from this machine.
+fn reachable(mut listen: SocketAddr) -> SocketAddr {
+    match listen.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => listen.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => listen.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    listen
+}
+
 /// The server at the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerState {
@@ -69,12 +97,8 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
         let disk = chaos_disk(&args)?;
         return chaos::run(&disk, args.kills, args.form.get(), screen).await;
     }
-    let flags = Flags { store: args.store, data_dir: args.data_dir, ..Flags::default() };
+    let flags = Flags { store: args.store.clone(), data_dir: args.data_dir.clone(), ..Flags::default() };
     let inputs = args.config.inputs(flags)?;
-    let client = args.server.client()?.with_timeout(PATIENCE);
-    let health = client.health().await;
-    let server = if health.is_ok() { ServerState::Answers } else { ServerState::Silent };
-
     let mut findings = Vec::new();
     let config = match Config::load(&inputs) {
         Ok(config) => {
@@ -88,6 +112,10 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
             Config::load_as_written(&inputs).ok()
         }
     };
+    let asked = args.server(config.as_ref());
+    let client = asked.client()?.with_timeout(PATIENCE);
+    let health = client.health().await;
+    let server = if health.is_ok() { ServerState::Answers } else { ServerState::Silent };
     if let Some(config) = &config {
         findings.extend(match &config.redis {
             Some(options) => redis::look_at(options).await,
@@ -101,7 +129,7 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
         findings.push(checks::port(config, server).await);
     }
     findings.push(checks::clock(SystemClock.now()));
-    findings.extend(checks::server(&client, health, &args.server.url).await);
+    findings.extend(checks::server(&client, health, asked.url()).await);
 
     screen.answer(args.form.get(), &findings, |screen, findings| {
         findings.iter().try_for_each(|finding| show(screen, finding))

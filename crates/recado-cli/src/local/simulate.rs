@@ -16,7 +16,8 @@ use recado_simulate::{Load, Stopped};
 use recado_terminal::{Field, Form, Paint, Screen, grouped};
 use recado_wire::read::{Body, Faults};
 use recado_wire::simulations::{
-    FOR_MS_MAX, FOR_MS_MIN, LATENCY_MS_MAX, Outage, PolicySimulation, Simulation, SimulationRequest,
+    FOR_MS_MAX, FOR_MS_MIN, LATENCY_MS_MAX, Outage, PolicySimulation, SEED_DEFAULT, SEED_MAX, Simulation,
+    SimulationRequest,
 };
 
 use crate::local::plot;
@@ -39,17 +40,17 @@ pub struct SimulateArgs {
     /// The route.
     route: String,
     /// Jobs that arrive, such as 50/s, 30/min or 1000/h: 0.001/s to 10000/s, and a million in all.
-    #[arg(long, default_value = "50/s", value_name = "RATE", value_parser = rate)]
+    #[arg(long, default_value = "50/s", value_name = "RATE", value_parser = rate, allow_hyphen_values = true)]
     rate: f64,
     /// Number of companies, 1 to 10000.
     #[arg(long, default_value_t = recado_wire::simulations::COMPANIES_DEFAULT, value_name = "NUMBER")]
     companies: u32,
     /// Time at which the route's first provider is down, or none. May be given several times [default: 10m..40m, or
     /// the same part of another time].
-    #[arg(long = "outage", value_name = "FROM..TO", value_parser = outage)]
+    #[arg(long = "outage", value_name = "FROM..TO", value_parser = outage, allow_hyphen_values = true)]
     outages: Vec<OutageArg>,
     /// Time that the provider takes for an answer, on average, 1ms to 1h.
-    #[arg(long, default_value = "200ms", value_name = "TIME", value_parser = latency)]
+    #[arg(long, default_value = "200ms", value_name = "TIME", value_parser = latency, allow_hyphen_values = true)]
     latency: Duration,
     /// Policy to simulate instead of the route's own; keys that it leaves out stay.
     #[arg(long, value_name = "TOML")]
@@ -58,10 +59,10 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "TOML")]
     against: Option<String>,
     /// Simulated time, 1s to 7d.
-    #[arg(long = "for", default_value = "2h", value_name = "TIME", value_parser = simulated_time)]
+    #[arg(long = "for", default_value = "2h", value_name = "TIME", value_parser = simulated_time, allow_hyphen_values = true)]
     duration: Duration,
-    /// Seed of all random numbers.
-    #[arg(long, default_value_t = recado_wire::simulations::SEED_DEFAULT, value_name = "NUMBER")]
+    /// Seed of all random numbers, 0 to 9007199254740991 (2^53 - 1).
+    #[arg(long, default_value_t = SEED_DEFAULT, value_name = "NUMBER", value_parser = seed, allow_hyphen_values = true)]
     seed: u64,
     #[command(flatten)]
     form: FormArgs,
@@ -93,6 +94,11 @@ fn rate(text: &str) -> Result<f64, String> {
     let count = count.parse().ok().filter(|count: &f64| count.is_finite());
     let rate = count.zip(seconds).map(|(count, seconds)| count / seconds);
     rate.ok_or_else(|| "write a number of jobs and a time, such as 50/s, 30/min or 1000/h".to_owned())
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse().ok().filter(|seed| *seed <= SEED_MAX);
+    seed.ok_or_else(|| format!("give a whole number, 0 to {SEED_MAX}"))
 }
 
 fn latency(text: &str) -> Result<Duration, String> {

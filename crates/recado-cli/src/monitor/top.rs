@@ -75,7 +75,7 @@ struct RouteQueue {
 }
 
 pub async fn run(args: TopArgs, screen: &mut Screen) -> Done {
-    let (client, url) = (args.ask.client()?, &args.ask.server.url);
+    let (client, url) = (args.ask.client()?, args.ask.server.url());
     let meter = Meter::start(client.events(EventQuery::default()).await?);
     if args.ask.form.get() == Form::Text && screen.is_terminal() {
         return watch(&client, url, &meter, screen).await;

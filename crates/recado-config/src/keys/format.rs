@@ -59,6 +59,11 @@ impl<T: 'static> Format<T> {
         Format { example: None, ..self }
     }
 
+    /// The reference lists the values of `listed`; the others are read to be refused in words of their own.
+    pub fn listed_as(self, listed: Format<T>) -> Self {
+        Format { allowed: listed.allowed, ..self }
+    }
+
     /// A number may stand without quotes: codes are written both ways. The default file shows no example.
     pub fn or_number(self) -> Self {
         let read = self.read;

@@ -10,7 +10,7 @@ use crate::catalogue::Kind;
 use crate::keys::format::{
     Named, Switchable, count, custom, duration, name, named, secret, switch, switchable, table, text,
 };
-use crate::keys::route::transport;
+use crate::keys::route::provider_transport;
 use crate::keys::table::section;
 use crate::reading::tree::Text;
 use crate::units::{DAY, MINUTE};
@@ -22,7 +22,7 @@ section! {
     /// A provider, by name: its address and the keys of its transport, and how it is protected.
     ProviderKeys {
         /// The transport that reaches it; its URL and its name say so by default.
-        transport: Kind, transport();
+        transport: Kind, provider_transport();
         /// Its address: https:// or http://, and for e-mail smtp:// or smtps://.
         url: Address, custom("https://api.example.com", Address::read, |address| address.shown.clone()).unlisted();
         /// Sent with every request. Transports http and whatsapp.

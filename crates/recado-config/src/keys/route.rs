@@ -159,6 +159,13 @@ pub fn transport() -> Format<Kind> {
     word("transport", Kind::ALL.map(|kind| (kind.as_str(), kind)))
 }
 
+/// The transport of a provider. `worker` and `sandbox` reach out to none.
+pub fn provider_transport() -> Format<Kind> {
+    let reaches_out = |kind: &Kind| !matches!(kind, Kind::Worker | Kind::Sandbox);
+    let listed = Kind::ALL.into_iter().filter(reaches_out).map(|kind| (kind.as_str(), kind));
+    transport().listed_as(word("transport", listed))
+}
+
 pub fn classifier() -> Format<&'static str> {
     name("classifier", recado_core::rules::NAMES)
 }

@@ -258,6 +258,28 @@ error: there is no environment `prod`; did you mean `production`?
 }
 
 #[test]
+fn an_environment_has_no_environments_of_its_own() {
+    let nested = "[environments.development.environments.development.server]\nlisten = \"127.0.0.1:1\"\n";
+    assert_faults(
+        nested,
+        "
+error: an environment has no environments of its own; write its sections as [environments.development.…]
+ --> recado.toml:1:27  environments.development.environments
+  |
+1 | [environments.development.environments.development.server]
+  |                           ^^^^^^^^^^^^
+",
+    );
+    let elsewhere = nested.replacen("development", "production", 1);
+    assert!(try_load(&elsewhere).is_ok(), "a fault of the other environment stops no start");
+    let said = Config::check_elsewhere(&inputs(&elsewhere, &[]), Environment::Production).unwrap_err();
+    assert!(said.to_string().contains("[environments.production.…]"), "{said}");
+    let by_variable = inputs("", &[("RECADO_ENVIRONMENTS__DEVELOPMENT__SERVER__LISTEN", "127.0.0.1:1")]);
+    let said = Config::load(&by_variable).unwrap_err().to_string();
+    assert!(said.contains("take ENVIRONMENTS__ and the environment out of its name"), "{said}");
+}
+
+#[test]
 fn text_beyond_ascii_does_not_shift_the_caret() {
     assert_faults(
         "[routes.email]\npolicy = { jitter = \"±250%\", base = \"é\" }\n",

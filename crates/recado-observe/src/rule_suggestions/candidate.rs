@@ -35,24 +35,31 @@ impl Candidate {
     /// words are left, and where the code alone would give up too much.
     pub fn rule(&self, skeleton: &Skeleton, today: &Classifier) -> Option<RuleText> {
         let Skeleton { code, text, .. } = skeleton.clone();
-        // One word without a code stands in answers about other things, too.
-        let text = text.filter(|text| code.is_some() || text.contains(' '));
-        let gives_up_all = text.is_none() && self.suggested == Class::Permanent;
+        // One word stands in answers about other things, too: it may narrow a code that is retried, and no more.
+        let is_retried = self.suggested != Class::Permanent;
+        let text = text.filter(|text| text.contains(' ') || (code.is_some() && is_retried));
+        let gives_up_all = text.is_none() && !is_retried;
         if gives_up_all && !(skeleton.is_of_several && self.may_give_up_all(code.as_deref()?, today)) {
             return None;
         }
         let (route, class, blame) = (self.error.route.clone(), self.suggested, self.blame(today));
-        (code.is_some() || text.is_some()).then_some(RuleText { route, code, text, class, blame })
+        let built_in =
+            code.as_deref().filter(|_| text.is_none()).and_then(|code| built_in_class(code, "", today));
+        let retries_permanent = is_retried && built_in == Some(Class::Permanent);
+        (code.is_some() || text.is_some()).then_some(RuleText {
+            route,
+            code,
+            text,
+            class,
+            blame,
+            retries_permanent,
+        })
     }
 
     /// Returns true if all jobs with the code may be given up, whatever the answer says: those of several companies died
     /// of it, and no built-in rule has the code tried again.
     fn may_give_up_all(&self, code: &str, today: &Classifier) -> bool {
-        let is_retried = |reason: &str| {
-            let fault = recall(Some(code), reason);
-            let rule = fault.and_then(|fault| today.rules.iter().find(|rule| rule.when.holds(&fault)));
-            rule.is_some_and(|rule| rule.class.is_retryable())
-        };
+        let is_retried = |reason: &str| built_in_class(code, reason, today).is_some_and(Class::is_retryable);
         let reasons = self.error.examples.iter().map(|example| example.reason.as_str());
         self.error.companies_in_vain.len() >= COMPANIES_MIN && !reasons.chain([""]).any(is_retried)
     }
@@ -90,6 +97,12 @@ fn judge(error: &ErrorCounts, today: Class) -> Option<(Class, f64)> {
     }
 }
 
+/// The class that the built-in rules give to an answer.
+fn built_in_class(code: &str, reason: &str, today: &Classifier) -> Option<Class> {
+    let fault = recall(Some(code), reason)?;
+    today.rules.iter().find(|rule| rule.when.holds(&fault)).map(|rule| rule.class)
+}
+
 /// The lower bound of Wilson's score interval for a share: low while there are few, whatever they say.
 fn wilson_lower_bound(hits: u64, of: u64) -> f64 {
     let (n, share) = (of as f64, hits as f64 / of as f64);
@@ -105,6 +118,8 @@ pub struct RuleText {
     pub text: Option<Box<str>>,
     pub class: Class,
     pub blame: Blame,
+    /// True if it retries all jobs with a code that the built-in rules call permanent: `recado config check` warns of that.
+    pub retries_permanent: bool,
 }
 
 impl RuleText {
@@ -126,6 +141,18 @@ impl RuleText {
             false => format!(", blame = {}", quote(self.blame.as_str())),
         };
         format!("{{ {keys}as = \"{class}\"{blame} }}")
+    }
+
+    /// A comment above the entry that says what `recado config check` will say, and what to do.
+    fn comment(&self, indent: &str) -> String {
+        let Some(code) = self.code.as_deref().filter(|_| self.retries_permanent) else {
+            return String::new();
+        };
+        let code = code.escape_default();
+        format!(
+            "{indent}# Retries every {code}, which the built-in rules call permanent: recado config check warns of it.\n\
+             {indent}# Narrow it with text, or add to the route: allow = {{ permanent_retried = \"why\" }}\n"
+        )
     }
 
     /// Makes a rule of the classifier.
@@ -156,9 +183,10 @@ pub fn route_tables(rules: &[&RuleText]) -> String {
     for (route, mut rules) in by_route {
         rules.sort_by_key(|rule| rule.text.is_none());
         let lines = match &rules[..] {
-            [only] => only.toml(),
+            [only] => only.comment("") + &only.toml(),
             _ => {
-                let entries: String = rules.iter().map(|rule| format!("  {},\n", rule.entry())).collect();
+                let entry = |rule: &&RuleText| format!("{}  {},\n", rule.comment("  "), rule.entry());
+                let entries: String = rules.iter().map(entry).collect();
                 format!("classify = [\n{entries}]")
             }
         };
@@ -211,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_word_is_no_rule_without_a_code() {
+    fn a_single_word_only_narrows_a_code_that_is_retried() {
         let error = ErrorCounts {
             route: RouteName::new("email").unwrap(),
             fingerprint: "f".into(),
@@ -226,16 +254,23 @@ mod tests {
             examples: Vec::new(),
         };
         let candidate = Candidate::of(&error, Class::Unknown).unwrap();
-        let is_rule = |code: Option<&str>, text: &str| {
+        let text_of = |suggested: Class, code: Option<&str>, text: &str| {
             let (code, text) = (code.map(Into::into), Some(text.into()));
             let skeleton = Skeleton { code, text, ..Skeleton::default() };
-            candidate.rule(&skeleton, &Classifier::default()).is_some_and(|rule| rule.text.is_some())
+            let candidate = Candidate { suggested, ..candidate.clone() };
+            candidate.rule(&skeleton, &Classifier::default()).and_then(|rule| rule.text)
         };
-        assert_eq!(
-            [(None, "said"), (None, "mailbox is full"), (Some("554"), "said")]
-                .map(|(code, text)| is_rule(code, text)),
-            [false, true, true]
-        );
+        for (suggested, code, text, is_kept) in [
+            (Class::Permanent, None, "said", false),
+            (Class::Transient, None, "said", false),
+            (Class::Permanent, None, "mailbox is full", true),
+            (Class::Permanent, Some("500"), "gateway", false),
+            (Class::Permanent, Some("500"), "gateway closed", true),
+            (Class::Transient, Some("404"), "propagating", true),
+        ] {
+            let expected = is_kept.then_some(text);
+            assert_eq!(text_of(suggested, code, text).as_deref(), expected, "{suggested:?} {code:?} {text}");
+        }
     }
 
     #[test]
@@ -246,6 +281,7 @@ mod tests {
             text: Some("x\u{7f}".into()),
             class: Class::Permanent,
             blame: Blame::Message,
+            retries_permanent: false,
         };
         assert_eq!(rule.toml(), r#"classify = [{ code = "a\"b\\", text = "x\u007f", as = "permanent" }]"#);
     }

@@ -208,7 +208,7 @@ proptest! {
         for code in [Some("E_PLAN"), Some(&*said[0]), Some(&*text), None] {
             let Skeleton { code, text, example, .. } = shown(code, &jobs);
             let (class, blame) = (Class::Permanent, Blame::Message);
-            let rule = RuleText { route: RouteName::new("r").unwrap(), code, text, class, blame };
+            let rule = RuleText { route: RouteName::new("r").unwrap(), code, text, class, blame, retries_permanent: false };
             let all = without_accents(&format!("{} {example:?}", rule.toml()).to_lowercase());
             let known = format!("{before} {after} classify code text permanent some e_plan");
             for part in values.iter().chain(&said).flat_map(|value| parts(value)) {

@@ -256,6 +256,7 @@ fn rules_of_one_route_share_a_table_and_the_narrower_comes_first() {
         text: text.map(Into::into),
         class: Class::Permanent,
         blame: Blame::Message,
+        retries_permanent: false,
     };
     let rules =
         [rule("email", "554", None), rule("a.b", "1", None), rule("email", "554", Some("account closed"))];

@@ -337,6 +337,8 @@ fn one_persons_data_is_exported_and_erased_and_the_trail_stays_whole() {
     assert_eq!((&act["actor"], &act["retryReason"]), (&json!("tester"), &json!("LGPD 17")), "{act}");
     let left = server.run(&place, &["audit", "export", "--subject", "user=u-81"]).done();
     assert_eq!(left, "");
+    let shown = server.run(&place, &["audit", "show"]).done();
+    assert!(shown.lines().any(|line| line.contains("  erased  ")), "{shown}");
     a_file_brings_back_only_what_came_after(&server, &place);
     server.stop();
 

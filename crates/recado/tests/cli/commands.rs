@@ -100,7 +100,11 @@ fn usage_faults_end_with_two_and_refusals_with_one() {
 fn completions_are_written_for_every_shell() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        assert!(place.run(&["completions", shell]).done().contains("recado"), "{shell}");
+        let script = place.run(&["completions", shell]).done();
+        assert!(script.contains("recado") && script.contains("simulate"), "{shell}");
+        for hidden in ["doctor-node", "bench-node"] {
+            assert!(!script.contains(hidden), "{hidden} is offered in {shell}");
+        }
     }
 }
 

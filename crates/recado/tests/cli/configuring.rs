@@ -218,6 +218,20 @@ fn doctor_is_content_with_a_server_that_works() {
 }
 
 #[test]
+fn doctor_asks_the_server_that_the_configuration_starts() {
+    let place = Place::new();
+    let token = "a-token-of-sixteen-characters";
+    let server = place.serve_with(&[], &[("RECADO_TOKEN", token)]);
+    let port = server.address.port();
+    place.write("recado.toml", &format!("[server]\nlisten = \"0.0.0.0:{port}\"\ntoken = \"{token}\"\n"));
+    let said = place.run(&["doctor"]).done();
+    let answers = format!("✓ server: http://127.0.0.1:{port} answers");
+    for expected in [answers.as_str(), "✓ port", "✓ ready: it takes jobs"] {
+        assert!(said.contains(expected), "{expected:?} is missing from\n{said}");
+    }
+}
+
+#[test]
 fn the_configuration_that_the_readme_shows_is_right() {
     let readme = include_str!("../../../../README.md");
     let shown = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());

@@ -51,6 +51,9 @@ fn wrong_arguments_say_what_to_write() {
     let said = |arguments: &[&str]| place.run(arguments).failed_with(2);
     assert!(said(&["simulate", "emial"]).contains("did you mean `email`?"));
     assert!(said(&["simulate", "email", "--rate", "fast"]).contains("such as 50/s"));
+    assert!(said(&["simulate", "email", "--rate", "-5/s"]).contains("--rate is out of range"));
+    assert!(said(&["simulate", "email", "--seed", "-1"]).contains("0 to 9007199254740991"));
+    assert!(said(&["simulate", "email", "--latency", "-5s"]).contains("such as"));
     assert!(said(&["simulate", "email", "--outage", "10m"]).contains("such as 10m..40m"));
     let faults = said(&["simulate", "email", "--rate", "10000/s", "--companies", "0"]);
     assert!(

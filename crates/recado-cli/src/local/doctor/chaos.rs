@@ -25,12 +25,12 @@ use recado_terminal::{Form, Screen};
 use recado_wire::jobs::JobRequest;
 use serde::Serialize;
 use tempfile::TempDir;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
 
 use self::fsync_times::FsyncTimes;
 use self::node::{AuditTrailCheck, Node};
 use self::sink::Sink;
+use crate::signals::Signals;
 use crate::{Done, Stop};
 
 pub use self::node::{COMMAND as NODE_COMMAND, NodeArgs, run as run_node};
@@ -101,6 +101,7 @@ struct Ledger {
 pub async fn run(disk: &Disk, kills: u32, form: Form, screen: &mut Screen) -> Done {
     // Before the directory is made: a signal from then on removes it.
     let mut signals = Signals::listen().map_err(Stop::failed)?;
+    let leftovers = disk.leftovers();
     let dir = disk.make_dir()?;
     let bar = bar(form, kills);
     // Dropping the work ends the server, and then its directory goes.
@@ -118,7 +119,7 @@ pub async fn run(disk: &Disk, kills: u32, form: Form, screen: &mut Screen) -> Do
         Ok(report) => report,
         Err(why) => return Err(Stop::Failed(format!("{why}\n{}", keep(dir)))),
     };
-    let findings = findings(disk, &report);
+    let findings = [findings(disk, &report), leftovers.iter().map(|path| left_over(path)).collect()].concat();
     screen.answer(form, &report, |screen, _| {
         findings.iter().try_for_each(|finding| super::show(screen, finding))
     })?;
@@ -138,26 +139,6 @@ fn verdict(findings: &[Finding]) -> Result<(), &'static str> {
     match findings.iter().any(|finding| finding.state == FindingState::Bad) {
         true => Err("this disk or this build does not keep what it promises"),
         false => Ok(()),
-    }
-}
-
-/// The signals that end it: Ctrl-C, SIGTERM, and SIGHUP of a terminal that was closed.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        let [interrupt, terminate, hangup] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        Ok(Signals([interrupt?, terminate?, hangup?]))
-    }
-
-    async fn recv(&mut self) {
-        let Signals([interrupt, terminate, hangup]) = self;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
     }
 }
 
@@ -282,6 +263,14 @@ fn duplicates(delivered: &BTreeMap<String, Vec<u32>>) -> (usize, Vec<String>) {
         }
     }
     (explained, unexplained)
+}
+
+fn left_over(path: &Path) -> Finding {
+    note(
+        "left over",
+        format!("{} of another run", path.display()),
+        "remove it, unless that run goes on or you want to look at its files",
+    )
 }
 
 fn findings(disk: &Disk, report: &ChaosReport) -> Vec<Finding> {

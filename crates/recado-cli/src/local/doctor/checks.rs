@@ -1,7 +1,7 @@
 //! The single looks. Each answers with what it found and, when that is not good, with what to do.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -101,8 +101,9 @@ pub fn data_dir(config: &Config, server: ServerState, now: Timestamp) -> Vec<Fin
         }
         Err(error) => {
             let fix =
-                format!("let this user write there, or choose another directory with --data-dir: {error}");
+                format!("{}, or choose another directory with --data-dir: {error}", way_to_write(&error));
             findings.push(bad("data directory", format!("{shown} cannot be written"), fix));
+            findings.push(room(&there, config));
             return findings;
         }
     };
@@ -157,8 +158,16 @@ pub fn audit_dir(config: &Config, late: Option<Alert>) -> Finding {
         (Err(error), _) => bad(
             "audit trail",
             format!("{shown} cannot be written; records stay in the store until it can"),
-            format!("let this user write there, or name another directory in [audit] dir: {error}"),
+            format!("{}, or name another directory in [audit] dir: {error}", way_to_write(&error)),
         ),
+    }
+}
+
+/// The thing to do about a directory that cannot be written.
+fn way_to_write(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+        _ => "let this user write there",
     }
 }
 
@@ -215,7 +224,7 @@ fn probe_name() -> String {
 const PAGES_MAX: u32 = 64;
 
 /// Times durable writes with a file of its own.
-fn fsync_rate(dir: &Path, now: Timestamp) -> std::io::Result<Rate> {
+fn fsync_rate(dir: &Path, now: Timestamp) -> io::Result<Rate> {
     let path = dir.join(probe_name());
     let measured = (|| {
         let file = File::create(&path)?;
@@ -294,4 +303,16 @@ pub async fn server(client: &Client, health: Result<Health, ClientError>, url: &
         findings.push(bad("token", error, fix));
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_asks_for_space_and_not_for_permission() {
+        let full = io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
+        assert_eq!(way_to_write(&full), "free some space there");
+        assert_eq!(way_to_write(&io::ErrorKind::PermissionDenied.into()), "let this user write there");
+    }
 }

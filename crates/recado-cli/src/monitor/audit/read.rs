@@ -136,7 +136,7 @@ fn same_record(one: &AuditItem, other: &AuditItem) -> bool {
 const COLUMNS: &[Column<AuditItem>] = &[
     ("time", |item| Field::time(item.timestamp)),
     ("kind", |item| Field::from(item.kind.as_str().to_lowercase())),
-    ("claim", |item| Field::or_dash(about(item))),
+    ("about", |item| Field::or_dash(about(item))),
     ("company", |item| Field::or_dash(item.company_id.as_ref())),
     ("attempt", |item| Field::or_dash(item.attempt)),
     ("class", |item| Field::or_dash(item.retry.error_classification.map(|class| class.as_str()))),
@@ -149,9 +149,11 @@ const COLUMNS: &[Column<AuditItem>] = &[
     ("record", |item| Field::or_dash(item.archived.as_ref().map(|archived| archived.sequence))),
 ];
 
+/// The claim or job, the provider or the route that a record is about.
 fn about(item: &AuditItem) -> Option<&str> {
     let claim = Some(&*item.claim_id).filter(|claim| !claim.is_empty());
-    claim.or(item.provider.as_deref()).or(Some(&*item.route).filter(|route| !route.is_empty()))
+    let erased = item.archived.as_ref().and_then(|archived| archived.erased_by).map(|_| "erased");
+    claim.or(erased).or(item.provider.as_deref()).or(Some(&*item.route).filter(|route| !route.is_empty()))
 }
 
 pub async fn export(args: AuditExportArgs, screen: &mut Screen) -> Done {

@@ -17,6 +17,9 @@ const FREE_BYTES_MIN: u64 = 1 << 30;
 /// Free space that its own files leave at the least. With less, another program has filled the disk.
 const FREE_BYTES_LEFT: u64 = 256 << 20;
 
+/// The name of every directory begins with it.
+const DIR_PREFIX: &str = "recado-chaos-";
+
 /// The disk of a data directory.
 pub struct Disk {
     data_dir: PathBuf,
@@ -55,6 +58,15 @@ impl Disk {
         Ok(Disk { data_dir: data_dir.to_owned(), places })
     }
 
+    /// Returns the directories of earlier runs that could not remove them, or of one that still runs.
+    pub fn leftovers(&self) -> Vec<PathBuf> {
+        let entries = self.places.iter().filter_map(|place| place.read_dir().ok()).flatten().flatten();
+        let is_ours = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(DIR_PREFIX.as_bytes()))
+        };
+        entries.map(|entry| entry.path()).filter(is_ours).collect()
+    }
+
     /// Makes a directory to work in: beside the data directory, or inside where its parent is another disk or may not be
     /// written.
     pub fn make_dir(&self) -> Result<TempDir, Stop> {
@@ -66,7 +78,7 @@ impl Disk {
         };
         let mut made = Err(io::ErrorKind::NotFound.into());
         for place in &self.places {
-            made = tempfile::Builder::new().prefix("recado-chaos-").tempdir_in(place);
+            made = tempfile::Builder::new().prefix(DIR_PREFIX).tempdir_in(place);
             if made.is_ok() {
                 break;
             }
@@ -127,7 +139,9 @@ mod tests {
         disk.places[0] = data_dir.join("missing");
         let dir = disk.make_dir().expect("a directory");
         assert_eq!(dir.path().parent(), Some(&*data_dir));
+        assert_eq!(disk.leftovers(), [dir.path()], "what a killed run leaves is found by the next");
     }
+
     #[test]
     fn a_result_from_a_disk_that_was_filled_is_refused() {
         let refused = judge_room(0).expect_err("nothing is left");
