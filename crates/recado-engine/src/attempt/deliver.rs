@@ -135,9 +135,9 @@ impl Attempts {
     /// Lets a retry look again every few seconds while its receiver is held, instead of waiting as long as the answer
     /// asked, so that lifting the hold frees the job.
     ///
-    /// Only once the store has the hold: after a crash, the job would go out too early. The next look is counted from
-    /// then, however long the save took, so that every node that may send has read the hold by that time. Not with a
-    /// second provider, which does not know the hold and would be asked too early.
+    /// This waits until the store has the hold, or a crash would let the job out too early. The next look is counted from
+    /// then, however long the save took, so that every node that may send has read the hold by that time. It does not
+    /// apply to a route with a second provider, which does not know the hold and would be asked too early.
     async fn look_again_while_held(
         &self,
         transition: &mut Transition,

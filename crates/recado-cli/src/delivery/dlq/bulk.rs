@@ -69,15 +69,15 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "COUNT", help_heading = "Pace", value_parser = clap::value_parser!(u32).range(1..=i64::from(CANARY_MAX)))]
     canary: Option<u32>,
     /// Corrected data of one job: JSON, @file or -.
-    #[arg(long, value_name = "JSON|@FILE|-")]
+    #[arg(long, help_heading = None::<&str>, value_name = "JSON|@FILE|-")]
     data: Option<String>,
     /// Send the data as first accepted, without later corrections.
-    #[arg(long, conflicts_with_all = ["data", "dry_run", "rate", "canary"])]
+    #[arg(long, help_heading = None::<&str>, conflicts_with_all = ["data", "dry_run", "rate", "canary"])]
     original: bool,
     /// Reason, for the audit trail.
-    #[arg(long)]
+    #[arg(long, help_heading = None::<&str>)]
     note: Option<String>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = None::<&str>)]
     ask: AskArgs,
 }
 
@@ -93,9 +93,9 @@ pub struct DiscardArgs {
     #[command(flatten)]
     pace: PaceArgs,
     /// Reason, for the audit trail.
-    #[arg(long)]
+    #[arg(long, help_heading = None::<&str>)]
     reason: String,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = None::<&str>)]
     ask: AskArgs,
 }
 

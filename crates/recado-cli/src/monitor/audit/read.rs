@@ -78,33 +78,33 @@ pub struct AuditShowArgs {
     #[command(flatten)]
     filters: AuditFilterArgs,
     /// Oldest first.
-    #[arg(long)]
+    #[arg(long, help_heading = None::<&str>)]
     oldest: bool,
     /// Records on one page, up to 1000.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, help_heading = None::<&str>, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Cursor at the end of the page before.
-    #[arg(long)]
+    #[arg(long, help_heading = None::<&str>)]
     cursor: Option<String>,
     /// Read the files in this directory, without a server.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = None::<&str>, value_name = "DIR")]
     dir: Option<PathBuf>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = None::<&str>)]
     ask: AskArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct AuditExportArgs {
     /// All about one person: user=ID, correlation=ID, claim=ID or job=ID.
-    #[arg(long, value_name = "WHO", value_parser = person)]
+    #[arg(long, value_name = "SUBJECT", value_parser = person)]
     subject: Option<AuditSubject>,
     #[command(flatten)]
     filters: AuditFilterArgs,
     /// File to write [default: standard output].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = None::<&str>, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Read the files in this directory, without a server.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = None::<&str>, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]
     server: ServerArgs,
