@@ -118,7 +118,7 @@ pub struct RuleText {
     pub text: Option<Box<str>>,
     pub class: Class,
     pub blame: Blame,
-    /// True if it retries all jobs with a code that the built-in rules call permanent: `recado config check` warns of that.
+    /// True if it retries all jobs with a code that the built-in rules call permanent: `recado config check` may warn of that.
     pub retries_permanent: bool,
 }
 
@@ -126,6 +126,18 @@ impl RuleText {
     /// The line for the route's table in the configuration.
     pub fn toml(&self) -> String {
         format!("classify = [{}]", self.entry())
+    }
+
+    /// A comment above the entry that says what `recado config check` may warn of, and what to do.
+    fn comment(&self, indent: &str) -> String {
+        let Some(code) = self.code.as_deref().filter(|_| self.retries_permanent) else {
+            return String::new();
+        };
+        let code = code.escape_default();
+        format!(
+            "{indent}# Retries every {code}, which the built-in rules call permanent: recado config check may warn of it.\n\
+             {indent}# Narrow it with text, or add to the route: allow = {{ permanent_retried = \"why\" }}\n"
+        )
     }
 
     fn entry(&self) -> String {
@@ -141,18 +153,6 @@ impl RuleText {
             false => format!(", blame = {}", quote(self.blame.as_str())),
         };
         format!("{{ {keys}as = \"{class}\"{blame} }}")
-    }
-
-    /// A comment above the entry that says what `recado config check` will say, and what to do.
-    fn comment(&self, indent: &str) -> String {
-        let Some(code) = self.code.as_deref().filter(|_| self.retries_permanent) else {
-            return String::new();
-        };
-        let code = code.escape_default();
-        format!(
-            "{indent}# Retries every {code}, which the built-in rules call permanent: recado config check warns of it.\n\
-             {indent}# Narrow it with text, or add to the route: allow = {{ permanent_retried = \"why\" }}\n"
-        )
     }
 
     /// Makes a rule of the classifier.
