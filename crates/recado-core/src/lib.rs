@@ -8,7 +8,6 @@
 //! [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines; [`breaker`], [`limit`] and
 //! [`fairness`] hold lanes back; [`redact`] masks a provider's words for readers who may not see the payload.
 
-pub mod alert;
 pub mod audit;
 pub mod breaker;
 pub mod checksum;
@@ -48,4 +47,4 @@ pub use values::random::{Random, UuidV7};
 pub use values::reason::Reason;
 pub use values::time::Timestamp;
 pub use values::trace::TraceParent;
-pub use values::{json, name, payload, random, reason, time, trace};
+pub use values::{alert, json, name, payload, random, reason, time, trace};

@@ -1,5 +1,6 @@
 //! Small value types that everything else is made of.
 
+pub mod alert;
 pub mod json;
 pub mod name;
 pub(crate) mod named_enum;

@@ -1,6 +1,6 @@
 //! Words for alerts: how urgent one is, and the unit of its figures.
 
-use crate::values::named_enum::named_enum;
+use super::named_enum::named_enum;
 
 named_enum! {
     pub enum Severity {
