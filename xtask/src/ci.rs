@@ -10,7 +10,8 @@ const PROGRAM: &str = "recado";
 /// Targets that run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
 /// store's files, about pages and configuration alone, or only waits.
 const ON_REDIS: [&str; 2] = ["systems", "cli"];
-const NOT_ON_REDIS: [&str; 12] = [
+const NOT_ON_REDIS: [&str; 13] = [
+    "cli::audit::a_store_from_an_older_backup",
     "cli::chaos",
     "cli::configuring",
     "cli::damage",

@@ -118,6 +118,18 @@ impl Engine {
         result
     }
 
+    /// Ends a poll with what it takes, in one change: a test that sees a job handed out must not count its poll as the next.
+    fn take_from_poll<R>(&self, take: &mut impl FnMut(&mut CamundaState) -> Option<R>) -> Option<R> {
+        let taken = {
+            let mut state = self.state();
+            let taken = take(&mut state);
+            state.polls_waiting -= usize::from(taken.is_some());
+            taken
+        };
+        self.changed.notify_all();
+        taken
+    }
+
     /// Due jobs as soon as there are any, none when the wait is over.
     async fn long_poll<R>(
         &self,
@@ -125,13 +137,16 @@ impl Engine {
         mut take: impl FnMut(&mut CamundaState) -> Option<R>,
     ) -> Option<R> {
         let deadline = tokio::time::Instant::now() + wait;
-        let _waiting = Waiting::new(self);
+        let waiting = Waiting::new(self);
         loop {
             let mut due = std::pin::pin!(self.jobs_due.notified());
             due.as_mut().enable();
-            let taken = take(&mut self.state());
-            if taken.is_some() || tokio::time::timeout_at(deadline, due).await.is_err() {
-                return taken;
+            if let Some(taken) = self.take_from_poll(&mut take) {
+                std::mem::forget(waiting);
+                return Some(taken);
+            }
+            if tokio::time::timeout_at(deadline, due).await.is_err() {
+                return None;
             }
         }
     }

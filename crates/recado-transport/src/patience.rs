@@ -9,8 +9,7 @@ use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// After its end, work may go on for as long as that was noticed late, within these bounds: time to read what has come.
-const GRACE_MIN: Duration = Duration::from_millis(20);
+/// Work may go on after its end for as long as that was noticed late, and no longer than this: time to read what has come.
 const GRACE_MAX: Duration = Duration::from_secs(1);
 
 /// Waits for `work`, no longer than `limit` from now.
@@ -25,7 +24,7 @@ pub async fn until<F: Future>(end: Instant, work: F) -> Result<F::Output, Elapse
     if let Ok(done) = timeout_at(end, &mut work).await {
         return Ok(done);
     }
-    timeout(end.elapsed().clamp(GRACE_MIN, GRACE_MAX), work).await
+    timeout(end.elapsed().min(GRACE_MAX), work).await
 }
 
 #[cfg(test)]
@@ -47,7 +46,7 @@ mod tests {
     async fn work_that_does_not_end_is_given_up() {
         let began = Instant::now();
         assert!(within(Duration::from_secs(2), std::future::pending::<()>()).await.is_err());
-        assert!(began.elapsed() < Duration::from_millis(2_100), "{:?}", began.elapsed());
+        assert_eq!(began.elapsed(), Duration::from_secs(2));
     }
 
     #[tokio::test(start_paused = true)]
